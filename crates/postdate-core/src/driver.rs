@@ -1,0 +1,147 @@
+//! How a backend is chosen by a URL.
+
+use std::{fmt, sync::Arc};
+
+use futures::future::BoxFuture;
+
+use crate::{Backend, Queues, StoreError};
+
+/// What a backend crate exports so that its stores can be named by URL.
+#[derive(Clone, Copy)]
+pub struct Driver {
+    /// The backend's name, also that of its cargo feature.
+    pub name: &'static str,
+    /// The URL schemes it answers to.
+    pub schemes: &'static [&'static str],
+    /// Connects.
+    pub connect: for<'a> fn(&'a StoreUrl) -> BoxFuture<'a, Result<Connected, StoreError>>,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("name", &self.name).field("schemes", &self.schemes).finish()
+    }
+}
+
+/// What is behind a URL.
+#[derive(Clone, Debug)]
+pub struct Connected {
+    /// The store.
+    pub backend: Arc<dyn Backend>,
+    /// Queues in the same place, where there can be any.
+    pub queues: Option<Arc<dyn Queues>>,
+}
+
+/// The URL of a store. It may contain secrets: `Display` and `Debug` show it without them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreUrl {
+    text: String,
+    scheme: usize,
+    query: Option<usize>,
+}
+
+/// A text is not the URL of a store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not a store URL; write it like sqlite:postdate.db")]
+pub struct InvalidStoreUrl(String);
+
+impl StoreUrl {
+    /// Takes a URL apart: a scheme, a place that the backend understands, and options after `?`.
+    ///
+    /// # Errors
+    /// When there is no scheme or no place.
+    pub fn parse(text: &str) -> Result<Self, InvalidStoreUrl> {
+        let scheme = text.find(':').unwrap_or(0);
+        let valid = text.as_bytes()[..scheme].iter().all(u8::is_ascii_alphanumeric);
+        if scheme < 2 || !valid || text.len() == scheme + 1 {
+            // What is no URL may still be a secret, pasted by mistake: show its beginning only.
+            return Err(InvalidStoreUrl(format!("{:?}", text.chars().take(8).collect::<String>())));
+        }
+        Ok(Self { text: text.to_owned(), scheme, query: text.find('?') })
+    }
+
+    /// `sqlite`, say.
+    pub fn scheme(&self) -> &str {
+        &self.text[..self.scheme]
+    }
+
+    /// What stands between scheme and options, as it was written.
+    pub fn place(&self) -> &str {
+        &self.text[self.scheme + 1..self.query.unwrap_or(self.text.len())]
+    }
+
+    /// The options, percent-decoded.
+    pub fn options(&self) -> impl Iterator<Item = (String, String)> {
+        let query = self.query.map_or("", |at| &self.text[at + 1..]);
+        url::form_urlencoded::parse(query.as_bytes()).into_owned()
+    }
+
+    /// The whole URL with its secrets: never print this.
+    pub fn secret(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.place();
+        let authority_end =
+            place.strip_prefix("//").map_or(0, |rest| 2 + rest.find('/').unwrap_or(rest.len()));
+        match place[..authority_end].rfind('@') {
+            Some(at) => write!(f, "{}://***{}", self.scheme(), &place[at..])?,
+            None => write!(f, "{}:{place}", self.scheme())?,
+        }
+        for (i, (key, _)) in self.options().enumerate() {
+            write!(f, "{}{key}=***", if i == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreUrl({self})")
+    }
+}
+
+impl std::str::FromStr for StoreUrl {
+    type Err = InvalidStoreUrl;
+
+    fn from_str(s: &str) -> Result<Self, InvalidStoreUrl> {
+        Self::parse(s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let url = StoreUrl::parse("sqlite:some dir/a.db?durability=process%20crash").unwrap();
+        assert_eq!((url.scheme(), url.place()), ("sqlite", "some dir/a.db"));
+        assert_eq!(url.options().collect::<Vec<_>>(), [("durability".into(), "process crash".into())]);
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for (text, shown) in [
+            ("postgres://me:s3cret@host:5432/db?password=s3cret", "postgres://***@host:5432/db?password=***"),
+            ("postgres://me:s3c@ret@host", "postgres://***@host"),
+            ("azblob://account/container?sig=s3cret&x=1", "azblob://account/container?sig=***&x=***"),
+            ("sqlite:/a/b@c.db", "sqlite:/a/b@c.db"),
+        ] {
+            let url = StoreUrl::parse(text).unwrap();
+            assert_eq!(url.to_string(), shown);
+            assert!(!format!("{url:?}").contains("s3c"), "{url:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_with_an_example() {
+        for text in ["", "postdate.db", "sqlite:", ":x", "C:\\x"] {
+            let error = StoreUrl::parse(text).unwrap_err().to_string();
+            assert!(error.contains("sqlite:postdate.db"), "{error}");
+        }
+    }
+}

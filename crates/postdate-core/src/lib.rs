@@ -1,0 +1,37 @@
+//! Seams and engines of postdate. No database and no network here.
+//!
+//! A [`Backend`] opens a [`DelayedMessageStore`] for an endpoint; a [`Claim`] is the lock on what was fetched
+//! from it; [`ScheduledMessages`] lets people look and change their minds. A [`Dispatcher`] sends to
+//! destinations, [`Queues`] and [`Receiver`] are where local messages arrive.
+
+mod capability;
+mod clock;
+mod dispatch;
+mod driver;
+mod enlist;
+mod error;
+mod message;
+mod queue;
+mod scheduled;
+mod store;
+
+pub use capability::{Capabilities, ClaimKind, TransactionMode};
+pub use clock::{Clock, SystemClock, TokioClock, round_up};
+pub use dispatch::{DispatchError, DispatchErrorKind, Dispatcher};
+pub use driver::{Connected, Driver, InvalidStoreUrl, StoreUrl};
+pub use enlist::Enlistment;
+pub use error::{Operation, StoreError, StoreErrorKind};
+pub use message::{
+    Address, DelayedMessage, Due, DueMessage, EncodedHeaders, EndpointName, Headers, HeadersError,
+    InvalidName, Message, MessageId, OutgoingMessage,
+};
+pub use queue::{
+    QueueStatus, QueuedMessage, Queues, ReceiveClaim, ReceivedBatch, Receiver, ReceiverExt, Selection,
+};
+pub use scheduled::{
+    Cancellation, Cursor, Filter, ListQuery, Listing, MessageState, Rescheduling, ScheduledMessage,
+    ScheduledMessages, ScheduledSummary, Stats,
+};
+pub use store::{
+    Backend, Claim, DelayedMessageStore, DelayedMessageStoreExt, DueBatch, Failure, FetchDue, NextDue,
+};
