@@ -2,7 +2,8 @@
 //!
 //! A [`Backend`] opens a [`DelayedMessageStore`] for an endpoint; a [`Claim`] is the lock on what was fetched
 //! from it; [`ScheduledMessages`] lets people look and change their minds. A [`Dispatcher`] sends to
-//! destinations, [`Queues`] and [`Receiver`] are where local messages arrive.
+//! destinations, [`Queues`] and [`Receiver`] are where local messages arrive. [`Memory`] is the
+//! reference backend.
 
 mod capability;
 mod clock;
@@ -10,6 +11,7 @@ mod dispatch;
 mod driver;
 mod enlist;
 mod error;
+mod memory;
 mod message;
 mod queue;
 mod scheduled;
@@ -21,6 +23,7 @@ pub use dispatch::{DispatchError, DispatchErrorKind, Dispatcher};
 pub use driver::{Connected, Driver, InvalidStoreUrl, StoreUrl};
 pub use enlist::Enlistment;
 pub use error::{Operation, StoreError, StoreErrorKind};
+pub use memory::{Memory, MemoryBuilder, MemoryQueues};
 pub use message::{
     Address, DelayedMessage, Due, DueMessage, EncodedHeaders, EndpointName, Headers, HeadersError,
     InvalidName, Message, MessageId, OutgoingMessage,
