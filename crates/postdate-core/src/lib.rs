@@ -2,7 +2,8 @@
 //!
 //! A [`Backend`] opens a [`DelayedMessageStore`] for an endpoint; a [`Claim`] is the lock on what was fetched
 //! from it; [`ScheduledMessages`] lets people look and change their minds. A [`Dispatcher`] sends to
-//! destinations, [`Queues`] and [`Receiver`] are where local messages arrive.
+//! destinations, [`Queues`] and [`Receiver`] are where local messages arrive. [`Memory`] is the
+//! reference backend.
 
 mod capability;
 mod clock;
@@ -14,6 +15,7 @@ mod error;
 pub mod error_queue;
 mod event;
 mod machine;
+mod memory;
 mod message;
 mod observer;
 mod poller;
@@ -31,6 +33,7 @@ pub use enlist::Enlistment;
 pub use error::{Operation, StoreError, StoreErrorKind};
 pub use event::{BreakerName, CriticalError, Event, Observer, Reason};
 pub use machine::Backoff;
+pub use memory::{Memory, MemoryBuilder, MemoryQueues};
 pub use message::{
     Address, DelayedMessage, Due, DueMessage, EncodedHeaders, EndpointName, Headers, HeadersError,
     InvalidName, Message, MessageId, OutgoingMessage,
