@@ -55,6 +55,31 @@ macro_rules! checks {
 }
 pub(crate) use checks;
 
+/// Fails if the two are not equal, and shows both.
+macro_rules! ensure_eq {
+    ($left:expr, $right:expr $(,)?) => {
+        match (&$left, &$right) {
+            (left, right) => anyhow::ensure!(
+                left == right,
+                "{} is {}, not {}",
+                stringify!($left),
+                $crate::harness::shown(left),
+                $crate::harness::shown(right)
+            ),
+        }
+    };
+}
+pub(crate) use ensure_eq;
+
+/// The beginning of a value: some are lists of thousands.
+pub(crate) fn shown(value: &dyn std::fmt::Debug) -> String {
+    let text = format!("{value:?}");
+    match text.char_indices().nth(400) {
+        Some((end, _)) => format!("{} ..", &text[..end]),
+        None => text,
+    }
+}
+
 /// How long a check may take, besides four lease terms: then it hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 

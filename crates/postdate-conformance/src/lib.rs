@@ -15,7 +15,7 @@
 //!
 //! The test is a `main` that says how a handle on a [`Place`] is opened. Here with the reference backend:
 //!
-//! ```
+//! ```no_run
 //! use std::{process::ExitCode, sync::Arc};
 //! use postdate_core::{Backend, Memory};
 //!
@@ -43,7 +43,7 @@
 //! for their end.
 //!
 //! What a store says it cannot do ([`Capabilities`](postdate_core::Capabilities)) is shown as ignored, with the
-//! capability that is missing. A store that needs a server calls [`absent`] where there is none; set
+//! capability that is missing; under cargo-nextest, which wants to know that before a test runs, as passed. A store that needs a server calls [`absent`] where there is none; set
 //! `POSTDATE_REQUIRE=acme` (several names with commas) where there has to be one, and the test fails if nothing
 //! was judged.
 
@@ -57,10 +57,9 @@ mod place;
 mod queue_checks;
 mod suite;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use postdate_core::{Backend, Queues, StoreError};
-use std::sync::Arc;
 
 pub use harness::Outcome;
 pub use place::Place;

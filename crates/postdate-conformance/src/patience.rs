@@ -40,6 +40,13 @@ pub(crate) async fn woken_by(store: &dyn DelayedMessageStore) -> Result<()> {
     timeout(LIMIT, store.changed()).await.context("changed() of the store did not complete")
 }
 
+/// Takes the wake-ups that are left from before.
+pub(crate) async fn quiet(store: &dyn DelayedMessageStore) {
+    const MOMENT: Duration = Duration::from_millis(50);
+    let end = Instant::now() + 4 * MOMENT;
+    while Instant::now() < end && timeout(MOMENT, store.changed()).await.is_ok() {}
+}
+
 /// Waits until the receiver wakes those who wait for messages.
 pub(crate) async fn woken_by_queue(receiver: &dyn Receiver) -> Result<()> {
     timeout(LIMIT, receiver.changed()).await.context("changed() of the receiver did not complete")

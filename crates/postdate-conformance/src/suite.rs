@@ -142,7 +142,11 @@ impl fmt::Debug for Suite {
 }
 
 fn is_required(name: &str) -> bool {
-    env::var("POSTDATE_REQUIRE").is_ok_and(|names| names.split(',').any(|required| required.trim() == name))
+    env::var("POSTDATE_REQUIRE").is_ok_and(|names| names_one(&names, name))
+}
+
+fn names_one(names: &str, name: &str) -> bool {
+    names.split(',').any(|required| required.trim() == name)
 }
 
 fn nothing_judged(name: &str) -> ExitCode {
@@ -167,5 +171,11 @@ mod tests {
         for check in checks::all().chain(queue_checks::all()) {
             assert!(names.insert(check.name), "{} is there twice", check.name);
         }
+    }
+
+    #[test]
+    fn a_backend_is_required_by_its_whole_name() {
+        assert!(names_one("postgres", "postgres") && names_one("sqlite, postgres", "postgres"));
+        assert!(!names_one("", "postgres") && !names_one("postgres-15", "postgres"));
     }
 }

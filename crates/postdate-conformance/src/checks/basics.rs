@@ -10,7 +10,7 @@ use postdate_core::{
 use crate::{
     bench::Bench,
     drive::{drain, hold_one, list_all, nothing_is_free},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{HOUR, address, id, ids, limit, long_ago, many, message, message_for, with_body},
 };
 
@@ -70,9 +70,12 @@ checks! {
         for handle in [&store, &other] {
             let seen = handle.get(&id("m")).await?;
             let Some(seen) = seen else { anyhow::bail!("what was stored is not there") };
-            ensure!(seen.message.message == sent.message);
-            ensure!((seen.message.due, seen.next_attempt) == (due, due));
-            ensure!((seen.state, seen.message.failures, seen.last_error) == (MessageState::Pending, 0, None));
+            ensure_eq!(seen.message.message, sent.message);
+            ensure_eq!((seen.message.due, seen.next_attempt), (due, due));
+            ensure_eq!(
+                (seen.state, seen.message.failures, seen.last_error),
+                (MessageState::Pending, 0, None)
+            );
             ensure!(handle.get(&id("another")).await?.is_none(), "a message that was never stored is there");
         }
         Ok(())
@@ -82,7 +85,7 @@ checks! {
         let store = bench.store().await?;
         let due = store.store_one(message("m", Due::NOW)).await?;
         let held = hold_one(&*store).await?;
-        ensure!((held.message.due, held.message.failures) == (due, 0));
+        ensure_eq!((held.message.due, held.message.failures), (due, 0));
         Ok(())
     }
 
@@ -106,7 +109,7 @@ checks! {
         drop(store);
         let reopened = bench.store().await?;
         let drained = drain(&*reopened, 1).await?;
-        ensure!(drained[0].message.id == id("m00001"));
+        ensure_eq!(drained[0].message.id, id("m00001"));
         Ok(())
     }
 

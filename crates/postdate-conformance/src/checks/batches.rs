@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::{
     bench::Bench,
     drive::{drain, hold_one, nothing_is_free, refused},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{HOUR, address, id, ids, long_ago, many, message, with_body},
 };
 
@@ -22,8 +22,8 @@ checks! {
         for message in &all {
             one_by_one.extend(single.store(std::slice::from_ref(message)).await?);
         }
-        ensure!(together == one_by_one);
-        ensure!(drain(&*batched, all.len()).await? == drain(&*single, all.len()).await?);
+        ensure_eq!(together, one_by_one);
+        ensure_eq!(drain(&*batched, all.len()).await?, drain(&*single, all.len()).await?);
         Ok(())
     }
 
@@ -33,7 +33,7 @@ checks! {
         all.reverse();
         let wanted: Vec<_> = all.iter().map(|delayed| delayed.due).collect();
         let answered: Vec<_> = store.store(&all).await?.into_iter().map(Due::At).collect();
-        ensure!(answered == wanted);
+        ensure_eq!(answered, wanted);
         ensure!(store.store(&[]).await?.is_empty());
         Ok(())
     }
@@ -43,7 +43,7 @@ checks! {
         store.store_one(with_body("m00003", "first")).await?;
         refused(store.store(&many(5)).await, StoreErrorKind::Conflict)?;
         let drained = drain(&*store, 1).await?;
-        ensure!(drained[0].message.body == "first");
+        ensure_eq!(drained[0].message.body, "first");
         Ok(())
     }
 
@@ -59,8 +59,8 @@ checks! {
         let (store, other) = (bench.store().await?, bench.store().await?);
         let all = many(5);
         let due = store.store(&all).await?;
-        ensure!(other.store(&all).await? == due);
-        ensure!(other.store(&all[2..3]).await? == due[2..3]);
+        ensure_eq!(other.store(&all).await?, due);
+        ensure_eq!(other.store(&all[2..3]).await?, &due[2..3]);
         drain(&*store, all.len()).await?;
         Ok(())
     }
@@ -102,14 +102,14 @@ checks! {
             refused(store.store(std::slice::from_ref(&second)).await, StoreErrorKind::Conflict)?;
             refused(other.store(&[second]).await, StoreErrorKind::Conflict)?;
         }
-        ensure!(drain(&*store, 1).await?[0].message == first.message);
+        ensure_eq!(drain(&*store, 1).await?[0].message, first.message);
         Ok(())
     }
 
     async fn relative_due_times_are_not_compared(bench: &Bench) -> Result<()> {
         let store = bench.store().await?;
         let due = store.store_one(message("m", Due::after(HOUR))).await?;
-        ensure!(store.store_one(message("m", Due::after(2 * HOUR))).await? == due);
+        ensure_eq!(store.store_one(message("m", Due::after(2 * HOUR))).await?, due);
         ensure!(store.get(&id("m")).await?.is_some_and(|seen| seen.message.due == due));
         Ok(())
     }

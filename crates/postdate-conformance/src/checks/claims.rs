@@ -15,7 +15,7 @@ use crate::{
     drive::{
         deliver, drain, drain_with, failure, hold_one, hold_one_with, list_all, nothing_is_free, refused,
     },
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{HOUR, address, billing, id, ids, limit, long_ago, many, message, message_for},
     patience::Patience,
 };
@@ -34,7 +34,7 @@ checks! {
         let store = bench.store().await?;
         store.store(&many(2)).await?;
         let (first, second) = (hold_one(&*store).await?, hold_one(&*store).await?);
-        ensure!((first.id(), second.id()) == (id("m00000"), id("m00001")));
+        ensure_eq!((first.id(), second.id()), (id("m00000"), id("m00001")));
         nothing_is_free(&*store).await
     }
 
@@ -43,10 +43,10 @@ checks! {
         store.store(&many(2)).await?;
         let held = hold_one(&*store).await?;
         let state = store.get(&held.id()).await?.map(|seen| seen.state);
-        ensure!(state == Some(MessageState::InFlight));
+        ensure_eq!(state, Some(MessageState::InFlight));
         let listed = list_all(&*store, ListQuery::new(Filter::default(), limit(10))).await?;
         let states: Vec<_> = listed.iter().map(|line| line.state).collect();
-        ensure!(states == [MessageState::InFlight, MessageState::Pending]);
+        ensure_eq!(states, [MessageState::InFlight, MessageState::Pending]);
         Ok(())
     }
 
@@ -76,9 +76,9 @@ checks! {
         store.store(&many(1)).await?;
         let mut held = hold_one(&*store).await?;
         let first = held.claim.remove(&[id("never there"), id("m00000")]).await?;
-        ensure!(first == [false, true]);
+        ensure_eq!(first, [false, true]);
         let again = held.claim.remove(&[id("m00000")]).await?;
-        ensure!(again == [false]);
+        ensure_eq!(again, [false]);
         held.claim.commit().await?;
         nothing_is_free(&*store).await
     }
@@ -88,7 +88,7 @@ checks! {
         store.store(&many(2)).await?;
         let (mut first, second) = (hold_one(&*store).await?, hold_one(&*store).await?);
         let answers = first.claim.remove(&[second.id(), first.id()]).await?;
-        ensure!(answers == [false, true]);
+        ensure_eq!(answers, [false, true]);
         first.claim.commit().await?;
         second.deliver().await?;
         Ok(())
@@ -123,7 +123,7 @@ checks! {
         let second = hold_one(&*store).await?;
         ensure!(first.claim.remove(&[id("m00000")]).await? == [false], "what was released was removed");
         first.claim.commit().await?;
-        ensure!(second.deliver().await?.failures == 0);
+        ensure_eq!(second.deliver().await?.failures, 0);
         nothing_is_free(&*store).await
     }
 
@@ -148,7 +148,7 @@ checks! {
         let except = [down.clone(), address("Up"), address("nobody")];
         let batch = store.fetch_due(FetchDue { limit: limit(10), except: &except }).await?;
         let came: Vec<_> = deliver(batch).await?.into_iter().map(|due| due.message.destination).collect();
-        ensure!(came == [up]);
+        ensure_eq!(came, [up]);
         let batch = store.fetch_due(FetchDue { limit: limit(10), except: &[down] }).await?;
         ensure!(batch.messages.is_empty());
         drop(batch);
@@ -160,9 +160,9 @@ checks! {
         let store = bench.store().await?;
         store.store_one(message_for("a", &address("down"), long_ago(0))).await?;
         let later = store.store_one(message("b", Due::after(HOUR))).await?;
-        ensure!(store.next_due(&[address("down")]).await?.due == Some(later));
+        ensure_eq!(store.next_due(&[address("down")]).await?.due, Some(later));
         ensure!(store.next_due(&[address("down"), billing()]).await?.due.is_none());
-        ensure!(store.next_due(&[]).await?.wait() == Some(Duration::ZERO));
+        ensure_eq!(store.next_due(&[]).await?.wait(), Some(Duration::ZERO));
         Ok(())
     }
 
@@ -183,7 +183,7 @@ checks! {
             _ => ensure!(next.due.is_none()),
         }
         let soon = store.store_one(message("soon", Due::after(Duration::from_millis(1)))).await?;
-        ensure!(store.next_due(&[]).await?.due == Some(soon));
+        ensure_eq!(store.next_due(&[]).await?.due, Some(soon));
         drop(held);
         Ok(())
     }

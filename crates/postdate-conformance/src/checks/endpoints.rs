@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use crate::{
     bench::Bench,
     drive::{drain, hold_one, nothing_is_free, refused},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{HOSTILE_NAMES, id, many, with_body},
 };
 
@@ -74,9 +74,9 @@ checks! {
     async fn cancelling_in_one_endpoint_leaves_the_others_alone(bench: &Bench) -> Result<()> {
         let (one, other) = (bench.store_for("one").await?, bench.store_for("other").await?);
         one.store(&many(2)).await?;
-        ensure!(other.cancel(&[id("m00000")]).await? == [Cancellation::NotFound]);
+        ensure_eq!(other.cancel(&[id("m00000")]).await?, [Cancellation::NotFound]);
         other.store(&many(2)).await?;
-        ensure!(other.cancel(&[id("m00000")]).await? == [Cancellation::Cancelled]);
+        ensure_eq!(other.cancel(&[id("m00000")]).await?, [Cancellation::Cancelled]);
         drain(&*one, 2).await?;
         drain(&*other, 1).await?;
         Ok(())

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::{
     bench::Bench,
     drive::{drain, failure, hold_one, list_all, nothing_is_free},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{HOUR, id, limit, long_ago, many, message},
 };
 
@@ -23,7 +23,7 @@ checks! {
         held.fail(retry_after, "no answer").await?;
         let again = hold_one(&*store).await?;
         ensure!(failed.elapsed() >= retry_after, "fetched {:?} after the failure", failed.elapsed());
-        ensure!(again.message.failures == 1);
+        ensure_eq!(again.message.failures, 1);
         ensure!(Due::At(again.message.due) == long_ago(0), "a failure changed the due time");
         Ok(())
     }
@@ -33,10 +33,10 @@ checks! {
         store.store(&many(1)).await?;
         for failures in 0..4 {
             let held = hold_one(&*store).await?;
-            ensure!(held.message.failures == failures);
+            ensure_eq!(held.message.failures, failures);
             held.fail(Duration::ZERO, "no answer").await?;
         }
-        ensure!(hold_one(&*store).await?.deliver().await?.failures == 4);
+        ensure_eq!(hold_one(&*store).await?.deliver().await?.failures, 4);
         Ok(())
     }
 
@@ -69,7 +69,7 @@ checks! {
         for text in ["first", "it's \"second\" \\ % ä€\u{1f4e6}"] {
             hold_one(&*store).await?.fail(Duration::ZERO, text).await?;
             let seen = store.get(&id("m00000")).await?.and_then(|seen| seen.last_error);
-            ensure!(seen.as_deref() == Some(text));
+            ensure_eq!(seen.as_deref(), Some(text));
             let listed = list_all(&*store, ListQuery::new(Filter::default(), limit(10))).await?;
             ensure!(listed.len() == 1 && listed[0].last_error.as_deref() == Some(text));
         }
@@ -97,12 +97,12 @@ checks! {
         let names = ["never there", "m00001", "m00002", "m00000", "m00000"];
         let failures = names.map(|name| failure(id(name), Duration::ZERO, "no answer"));
         let counted = first.claim.increment_failure_count(&failures).await?;
-        ensure!(counted == [false, false, false, true, false]);
+        ensure_eq!(counted, [false, false, false, true, false]);
         first.claim.commit().await?;
         drop(second);
         let failures: Vec<_> = drain(&*store, 3).await?.into_iter().map(|due| due.failures).collect();
         // The one that failed is tried again after the two that are due since long ago.
-        ensure!(failures == [0, 0, 1]);
+        ensure_eq!(failures, [0, 0, 1]);
         Ok(())
     }
 
@@ -130,7 +130,7 @@ checks! {
         hold_one(&*store).await?.fail(Duration::ZERO, "no answer").await?;
         drop(store);
         let reopened = bench.store().await?;
-        ensure!(hold_one(&*reopened).await?.message.failures == 1);
+        ensure_eq!(hold_one(&*reopened).await?.message.failures, 1);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use postdate_core::{
 use crate::{
     bench::{Bench, GREATEST},
     drive::{deliver, drain, hold_one, nothing_is_free, refused},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{address, billing, id, ids, limit, long_ago, many},
 };
 
@@ -22,7 +22,7 @@ checks! {
         let sent = of_size("m", bench.capabilities()?.max_message_bytes.min(GREATEST));
         store.store_one(sent.clone()).await?;
         let came = hold_one(&*store).await?.deliver().await?;
-        ensure!(came.message.size() == sent.message.size());
+        ensure_eq!(came.message.size(), sent.message.size());
         ensure!(came.message.body == sent.message.body, "another body came back");
         Ok(())
     }
@@ -67,7 +67,7 @@ checks! {
         let all = many(MANY);
         store.store(&all).await?;
         let answers = store.cancel(&ids(&all)).await?;
-        ensure!(answers == vec![Cancellation::Cancelled; MANY]);
+        ensure_eq!(answers, vec![Cancellation::Cancelled; MANY]);
         ensure!(store.next_due(&[]).await?.due.is_none());
         Ok(())
     }

@@ -11,7 +11,7 @@ use postdate_core::{
 use crate::{
     bench::Bench,
     drive::{failure, hold_one, nothing_is_free, refused},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{address, billing, id, limit, long_ago, many, message_for},
 };
 
@@ -96,7 +96,7 @@ checks! {
         ensure!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
         ensure!(arrived(&*queues).await?.is_empty(), "it appeared before the transaction was committed");
         held.deliver().await?;
-        ensure!(arrived(&*queues).await? == [sent.id.as_str()]);
+        ensure_eq!(arrived(&*queues).await?, [sent.id.as_str()]);
         ensure!(store.get(&sent.id).await?.is_none(), "it was sent and is still there");
         Ok(())
     }
@@ -111,10 +111,10 @@ checks! {
         for outcome in queues.dispatcher().dispatch(&[sent], held.claim.enlist()).await {
             outcome?;
         }
-        ensure!(held.claim.remove(&[id("m00000")]).await? == [true]);
+        ensure_eq!(held.claim.remove(&[id("m00000")]).await?, [true]);
         drop(held);
         let again = hold_one(&*store).await?;
-        ensure!(again.message.failures == 0);
+        ensure_eq!(again.message.failures, 0);
         ensure!(arrived(&*queues).await?.is_empty(), "what was rolled back appeared");
         Ok(())
     }
@@ -125,17 +125,17 @@ checks! {
         let store = bench.store_in(TransactionMode::TransactionScope).await?;
         store.store(&[message_for("lost", &address("nowhere"), long_ago(0)), many(2).remove(1)]).await?;
         let DueBatch { messages, mut claim, .. } = store.fetch(limit(2)).await?;
-        ensure!(messages.len() == 2);
+        ensure_eq!(messages.len(), 2);
         let sends: Vec<_> = messages.into_iter().map(|due| due.message).collect();
         let outcomes = queues.dispatcher().dispatch(&sends, claim.enlist()).await;
         let failed = outcomes.first().and_then(|outcome| outcome.as_ref().err()).map(|error| error.kind());
         ensure!(failed == Some(DispatchErrorKind::NoDestination) && outcomes[1].is_ok(), "{outcomes:?}");
-        ensure!(claim.remove(&[id("m00001")]).await? == [true]);
+        ensure_eq!(claim.remove(&[id("m00001")]).await?, [true]);
         let failure = failure(id("lost"), Duration::ZERO, "no destination");
-        ensure!(claim.increment_failure_count(&[failure]).await? == [true]);
+        ensure_eq!(claim.increment_failure_count(&[failure]).await?, [true]);
         claim.commit().await?;
-        ensure!(arrived(&*queues).await? == ["m00001"]);
-        ensure!(hold_one(&*store).await?.message.failures == 1);
+        ensure_eq!(arrived(&*queues).await?, ["m00001"]);
+        ensure_eq!(hold_one(&*store).await?.message.failures, 1);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::{
     bench::Bench,
     drive::{deliver, hold_one, nothing_is_free},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{HOUR, limit, long_ago, many, message},
     patience::Patience,
 };
@@ -56,7 +56,7 @@ checks! {
             deliver(batch).await?;
             ensure!(store.get(&race.id).await?.is_none(), "round {round}: the message is still there");
         }
-        ensure!(cancelled + claimed == 300);
+        ensure_eq!(cancelled + claimed, 300);
         nothing_is_free(&*store).await
     }
 
@@ -73,7 +73,7 @@ checks! {
                     let seen = store.get(&race.id).await?.map(|seen| seen.message.due);
                     ensure!(seen == Some(due), "round {round}: rescheduled to {due}, but due at {seen:?}");
                     drop(batch);
-                    ensure!(store.cancel(&[race.id]).await? == [Cancellation::Cancelled]);
+                    ensure_eq!(store.cancel(&[race.id]).await?, [Cancellation::Cancelled]);
                 }
                 Rescheduling::InFlight if is_held => drop(deliver(batch).await?),
                 answer => {

@@ -11,7 +11,7 @@ use postdate_core::{
 use crate::{
     bench::Bench,
     drive::{drain, hold_one, list_all, nothing_is_free, refused},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{HOUR, address, billing, id, ids, limit, long_ago, many, message, message_for},
 };
 
@@ -51,7 +51,7 @@ checks! {
         store.store_one(message("soon", Due::after(HOUR))).await?;
         hold_one(&*store).await?.fail(2 * HOUR, "no answer").await?;
         let listed = listed(&*store, Filter::default()).await?;
-        ensure!(listed == ["m00001", "m00002", "soon", "m00000"].map(id));
+        ensure_eq!(listed, ["m00001", "m00002", "soon", "m00000"].map(id));
         Ok(())
     }
 
@@ -60,11 +60,11 @@ checks! {
         let sent = message_for("m", &address("warehouse"), Due::after(HOUR));
         let due = store.store_one(sent.clone()).await?;
         let lines = list_all(&*store, ListQuery::new(Filter::default(), limit(10))).await?;
-        ensure!(lines.len() == 1);
-        ensure!((&lines[0].id, &lines[0].destination) == (&sent.message.id, &sent.message.destination));
-        ensure!((lines[0].due, lines[0].next_attempt) == (due, due));
-        ensure!((lines[0].failures, lines[0].last_error.as_deref()) == (0, None));
-        ensure!(lines[0].body_bytes == sent.message.body.len() as u64);
+        ensure_eq!(lines.len(), 1);
+        ensure_eq!((&lines[0].id, &lines[0].destination), (&sent.message.id, &sent.message.destination));
+        ensure_eq!((lines[0].due, lines[0].next_attempt), (due, due));
+        ensure_eq!((lines[0].failures, lines[0].last_error.as_deref()), (0, None));
+        ensure_eq!(lines[0].body_bytes, sent.message.body.len() as u64);
         Ok(())
     }
 
@@ -155,11 +155,11 @@ checks! {
         store.store(&many(3)).await?;
         store.store_one(message("later", Due::after(HOUR))).await?;
         let answers = other.cancel(&[id("later"), id("never there"), id("m00001")]).await?;
-        ensure!(answers == [Cancellation::Cancelled, Cancellation::NotFound, Cancellation::Cancelled]);
-        ensure!(other.cancel(&[id("m00001")]).await? == [Cancellation::NotFound]);
+        ensure_eq!(answers, [Cancellation::Cancelled, Cancellation::NotFound, Cancellation::Cancelled]);
+        ensure_eq!(other.cancel(&[id("m00001")]).await?, [Cancellation::NotFound]);
         ensure!(store.get(&id("later")).await?.is_none());
         let came: Vec<_> = drain(&*store, 2).await?.into_iter().map(|due| due.message.id).collect();
-        ensure!(came == ["m00000", "m00002"].map(id));
+        ensure_eq!(came, ["m00000", "m00002"].map(id));
         ensure!(store.next_due(&[]).await?.due.is_none());
         Ok(())
     }
@@ -169,9 +169,9 @@ checks! {
         store.store(&many(2)).await?;
         let held = hold_one(&*store).await?;
         let answers = other.cancel(&[id("m00000"), id("m00001")]).await?;
-        ensure!(answers == [Cancellation::InFlight, Cancellation::Cancelled]);
+        ensure_eq!(answers, [Cancellation::InFlight, Cancellation::Cancelled]);
         held.deliver().await?;
-        ensure!(other.cancel(&[id("m00000")]).await? == [Cancellation::NotFound]);
+        ensure_eq!(other.cancel(&[id("m00000")]).await?, [Cancellation::NotFound]);
         nothing_is_free(&*store).await
     }
 
@@ -179,7 +179,7 @@ checks! {
         let (store, other) = (bench.store().await?, bench.store().await?);
         store.store(&many(1)).await?;
         hold_one(&*store).await?.fail(HOUR, "no answer").await?;
-        ensure!(other.cancel(&[id("m00000")]).await? == [Cancellation::Cancelled]);
+        ensure_eq!(other.cancel(&[id("m00000")]).await?, [Cancellation::Cancelled]);
         ensure!(store.next_due(&[]).await?.due.is_none());
         Ok(())
     }
@@ -194,26 +194,26 @@ checks! {
         };
         ensure!(later >= begin.checked_add(HOUR)?);
         let seen = store.get(&id("m00000")).await?.map(|seen| (seen.message.due, seen.next_attempt));
-        ensure!(seen == Some((later, later)));
+        ensure_eq!(seen, Some((later, later)));
         nothing_is_free(&*store).await?;
 
         let now = other.reschedule(&id("m00000"), Due::NOW).await?;
         let came = hold_one(&*store).await?.deliver().await?;
-        ensure!(now == Rescheduling::Rescheduled(came.due));
+        ensure_eq!(now, Rescheduling::Rescheduled(came.due));
         Ok(())
     }
 
     async fn rescheduling_answers_what_is_so(bench: &Bench) -> Result<()> {
         let (store, other) = (bench.store().await?, bench.store().await?);
-        ensure!(other.reschedule(&id("never there"), Due::NOW).await? == Rescheduling::NotFound);
+        ensure_eq!(other.reschedule(&id("never there"), Due::NOW).await?, Rescheduling::NotFound);
         store.store(&many(2)).await?;
         refused(other.reschedule(&id("m00001"), Due::after(Duration::MAX)).await, StoreErrorKind::Invalid)?;
         let held = hold_one(&*store).await?;
-        ensure!(other.reschedule(&held.id(), Due::after(HOUR)).await? == Rescheduling::InFlight);
+        ensure_eq!(other.reschedule(&held.id(), Due::after(HOUR)).await?, Rescheduling::InFlight);
         held.deliver().await?;
-        ensure!(other.reschedule(&id("m00000"), Due::after(HOUR)).await? == Rescheduling::NotFound);
+        ensure_eq!(other.reschedule(&id("m00000"), Due::after(HOUR)).await?, Rescheduling::NotFound);
         let untouched = hold_one(&*store).await?;
-        ensure!(Due::At(untouched.message.due) == long_ago(1));
+        ensure_eq!(Due::At(untouched.message.due), long_ago(1));
         Ok(())
     }
 
@@ -223,24 +223,24 @@ checks! {
         hold_one(&*store).await?.fail(HOUR, "no answer").await?;
         nothing_is_free(&*store).await?;
         store.reschedule(&id("m00000"), Due::NOW).await?;
-        ensure!(hold_one(&*store).await?.message.failures == 1);
+        ensure_eq!(hold_one(&*store).await?.message.failures, 1);
         Ok(())
     }
 
     async fn the_counts_are_right(bench: &Bench) -> Result<()> {
         let store = bench.store().await?;
         let empty = store.stats().await?;
-        ensure!((empty.pending, empty.overdue, empty.in_flight, empty.failing) == (0, 0, 0, 0));
-        ensure!((empty.oldest_overdue, empty.next_due) == (None, None));
+        ensure_eq!((empty.pending, empty.overdue, empty.in_flight, empty.failing), (0, 0, 0, 0));
+        ensure_eq!((empty.oldest_overdue, empty.next_due), (None, None));
 
         store.store(&many(4)).await?;
         store.store_one(message("later", Due::after(2 * HOUR))).await?;
         hold_one(&*store).await?.fail(HOUR, "no answer").await?;
         let held = hold_one(&*store).await?;
         let counts = store.stats().await?;
-        ensure!((counts.pending, counts.overdue, counts.failing) == (5, 3, 1));
+        ensure_eq!((counts.pending, counts.overdue, counts.failing), (5, 3, 1));
         ensure!(counts.in_flight <= 1, "{} in flight", counts.in_flight);
-        ensure!(counts.oldest_overdue.map(Due::At) == Some(long_ago(1)));
+        ensure_eq!(counts.oldest_overdue.map(Due::At), Some(long_ago(1)));
         let retry = store.get(&id("m00000")).await?.map(|seen| seen.next_attempt);
         ensure!(counts.next_due == retry && counts.next_due > Some(counts.now));
         drop(held);

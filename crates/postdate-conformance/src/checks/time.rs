@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::{
     bench::Bench,
     drive::{drain, hold_one, nothing_is_free, refused},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{DAY, HOUR, id, long_ago, many, message},
 };
 
@@ -99,7 +99,7 @@ checks! {
         for minutes in [50, 40, 60, 30, 10, 20] {
             other.store_one(message(format!("m{minutes}"), long_ago(minutes))).await?;
             let came = hold_one(&*store).await?.deliver().await?;
-            ensure!(came.message.id == id(format!("m{minutes}")));
+            ensure_eq!(came.message.id, id(format!("m{minutes}")));
         }
         nothing_is_free(&*store).await
     }
@@ -120,7 +120,7 @@ checks! {
     async fn the_last_instant_is_stored_or_refused_and_never_due(bench: &Bench) -> Result<()> {
         let store = bench.store().await?;
         match store.store_one(message("m", Due::at(Timestamp::MAX))).await {
-            Ok(due) => ensure!(store.next_due(&[]).await?.due == Some(due)),
+            Ok(due) => ensure_eq!(store.next_due(&[]).await?.due, Some(due)),
             refusal => refused(refusal, StoreErrorKind::Invalid)?,
         }
         nothing_is_free(&*store).await
@@ -149,7 +149,7 @@ checks! {
         }
         let first = store.get(&id("m1")).await?.map(|seen| seen.message.due);
         let next = store.next_due(&[]).await?;
-        ensure!(next.due == first);
+        ensure_eq!(next.due, first);
         let longest = HOUR + bench.capabilities()?.resolution;
         ensure!(
             next.wait().is_some_and(|wait| wait <= longest),
@@ -173,7 +173,7 @@ async fn stored_far_ahead(bench: &Bench, store: &dyn DelayedMessageStore, due: D
         earliest <= stored && stored <= latest.saturating_add(resolution)?,
         "{due:?} was stored as {stored}"
     );
-    ensure!(next.due == Some(stored));
+    ensure_eq!(next.due, Some(stored));
     nothing_is_free(store).await?;
     store.cancel(&[id("far")]).await?;
     Ok(())

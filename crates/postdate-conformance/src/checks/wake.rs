@@ -11,7 +11,7 @@ use crate::{
     drive::hold_one,
     harness::checks,
     make::{HOUR, id, long_ago, message},
-    patience::woken_by,
+    patience::{quiet, woken_by},
 };
 
 checks! {
@@ -21,6 +21,7 @@ checks! {
         store.store_one(message("later", Due::after(2 * HOUR))).await?;
         for (name, due) in [("soon", Due::after(HOUR)), ("now", Due::NOW)] {
             store.next_due(&[]).await?;
+            quiet(&*store).await;
             let woken = woken_by(&*store);
             let stored = async { Ok(other.store_one(message(name, due)).await?) };
             tokio::try_join!(woken, stored)?;
@@ -46,6 +47,7 @@ checks! {
         let (store, other) = (bench.store().await?, bench.store().await?);
         store.store_one(message("m", Due::after(HOUR))).await?;
         store.next_due(&[]).await?;
+        quiet(&*store).await;
         other.reschedule(&id("m"), Due::NOW).await?;
         woken_by(&*store).await?;
         hold_one(&*store).await?.deliver().await?;

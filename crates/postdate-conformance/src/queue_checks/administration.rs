@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use crate::{
     bench::Bench,
     drive::{empty, positions, receive, refused},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{HOSTILE_NAMES, address, billing, limit, sends},
     patience::Patience,
 };
@@ -32,7 +32,7 @@ checks! {
             created += usize::from(done??);
         }
         ensure!(created == 1, "{created} of eight say that they created the queue");
-        ensure!(depth(&*bench.queues().await?, &billing()).await? == 0);
+        ensure_eq!(depth(&*bench.queues().await?, &billing()).await?, 0);
         Ok(())
     }
 
@@ -43,29 +43,29 @@ checks! {
         }
         let listed = queues.list().await?;
         let lines: Vec<_> = listed.iter().map(|queue| (queue.name.as_str(), queue.depth)).collect();
-        ensure!(lines == [("audit", 0), ("billing", 3), ("warehouse", 0)]);
+        ensure_eq!(lines, [("audit", 0), ("billing", 3), ("warehouse", 0)]);
         let first = queues.browse(&billing(), 0, limit(1)).await?;
         let oldest: Vec<_> = listed.iter().map(|queue| queue.oldest).collect();
-        ensure!(oldest == [None, first.first().map(|queued| queued.enqueued), None]);
+        ensure_eq!(oldest, [None, first.first().map(|queued| queued.enqueued), None]);
         Ok(())
     }
 
     async fn the_depth_counts_what_receivers_hold(bench: &Bench) -> Result<()> {
         let (queues, receiver) = bench.filled(&sends(3)).await?;
         let mut batch = receive(&*receiver, 1).await?;
-        ensure!(depth(&*queues, &billing()).await? == 3);
+        ensure_eq!(depth(&*queues, &billing()).await?, 3);
         batch.claim.complete(&positions(&batch.messages)).await?;
-        ensure!(depth(&*queues, &billing()).await? == 2);
+        ensure_eq!(depth(&*queues, &billing()).await?, 2);
         Ok(())
     }
 
     async fn purging_leaves_what_receivers_hold(bench: &Bench) -> Result<()> {
         let (queues, receiver) = bench.filled(&sends(5)).await?;
         let mut batch = receive(&*receiver, 1).await?;
-        ensure!(queues.purge(&billing()).await? == 4);
-        ensure!(queues.purge(&billing()).await? == 0);
-        ensure!(batch.claim.complete(&positions(&batch.messages)).await? == [true]);
-        ensure!(depth(&*queues, &billing()).await? == 0);
+        ensure_eq!(queues.purge(&billing()).await?, 4);
+        ensure_eq!(queues.purge(&billing()).await?, 0);
+        ensure_eq!(batch.claim.complete(&positions(&batch.messages)).await?, [true]);
+        ensure_eq!(depth(&*queues, &billing()).await?, 0);
         Ok(())
     }
 
@@ -92,7 +92,7 @@ checks! {
         refused(queues.purge(&nowhere).await, StoreErrorKind::NoSuchQueue)?;
         refused(queues.browse(&nowhere, 0, limit(1)).await, StoreErrorKind::NoSuchQueue)?;
         refused(queues.receiver(&nowhere).await, StoreErrorKind::NoSuchQueue)?;
-        ensure!(queues.list().await?.len() == 1);
+        ensure_eq!(queues.list().await?.len(), 1);
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::{
     bench::Bench,
     drive::{empty, nothing_to_receive, positions, receive},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{HOUR, billing, id, limit, sends},
     patience::{Patience, woken_by_queue},
 };
@@ -66,7 +66,7 @@ checks! {
         let (_queues, receiver) = bench.filled(&sends(1)).await?;
         for deliveries in 0..4 {
             let ReceivedBatch { messages, mut claim } = receive(&*receiver, 1).await?;
-            ensure!(messages[0].deliveries == deliveries);
+            ensure_eq!(messages[0].deliveries, deliveries);
             claim.abandon(&positions(&messages)).await?;
         }
         Ok(())

@@ -9,7 +9,7 @@ use postdate_core::{DispatchErrorKind, EncodedHeaders};
 use crate::{
     bench::Bench,
     drive::{empty, receive},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{address, billing, id, limit, long_ago, many, message_for, sends, with_body},
     patience::Patience,
 };
@@ -30,7 +30,7 @@ checks! {
         let came = empty(&*receiver, all.len(), Patience::with("what was sent")).await?;
         for (sent, came) in all.iter().zip(&came) {
             ensure!(came.message == *sent, "{:?} came as {:?}", sent, came.message);
-            ensure!(came.deliveries == 0);
+            ensure_eq!(came.deliveries, 0);
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ checks! {
         let failed: Vec<_> =
             outcomes.iter().map(|outcome| outcome.as_ref().err().map(|error| error.kind())).collect();
         let missing = Some(DispatchErrorKind::NoDestination);
-        ensure!(failed == [None, missing, None, missing, None]);
+        ensure_eq!(failed, [None, missing, None, missing, None]);
         let came = empty(&*queues.receiver(&billing()).await?, 2, Patience::with("what was sent")).await?;
         ensure!(came.iter().map(|queued| queued.message.id.as_str()).eq(["m0", "m4"]));
         empty(&*queues.receiver(&address("audit")).await?, 1, Patience::with("what was sent")).await?;

@@ -6,7 +6,7 @@ use postdate_core::{ReceivedBatch, StoreErrorKind};
 use crate::{
     bench::Bench,
     drive::{empty, nothing_to_receive, positions, receive, refused},
-    harness::checks,
+    harness::{checks, ensure_eq},
     make::{address, sends},
     patience::Patience,
 };
@@ -15,10 +15,10 @@ checks! {
     async fn a_completed_message_is_gone(bench: &Bench) -> Result<()> {
         let (_queues, receiver) = bench.filled(&sends(2)).await?;
         let ReceivedBatch { messages, mut claim } = receive(&*receiver, 1).await?;
-        ensure!(claim.complete(&positions(&messages)).await? == [true]);
+        ensure_eq!(claim.complete(&positions(&messages)).await?, [true]);
         drop(claim);
         let rest = empty(&*receiver, 1, Patience::with("the other message")).await?;
-        ensure!(rest[0].message.id.as_str() == "m00001");
+        ensure_eq!(rest[0].message.id.as_str(), "m00001");
         Ok(())
     }
 
@@ -29,10 +29,10 @@ checks! {
         let second = receive(&*receiver, 1).await?;
         let (own, others) = (first.messages[0].position, second.messages[0].position);
         let none = others + 1_000_000;
-        ensure!(first.claim.complete(&[none, others, own]).await? == [false, false, true]);
-        ensure!(first.claim.complete(&[own]).await? == [false]);
-        ensure!(first.claim.abandon(&[none, others, own]).await? == [false; 3]);
-        ensure!(first.claim.move_to(&[none, others, own], &address("audit")).await? == [false; 3]);
+        ensure_eq!(first.claim.complete(&[none, others, own]).await?, [false, false, true]);
+        ensure_eq!(first.claim.complete(&[own]).await?, [false]);
+        ensure_eq!(first.claim.abandon(&[none, others, own]).await?, [false; 3]);
+        ensure_eq!(first.claim.move_to(&[none, others, own], &address("audit")).await?, [false; 3]);
         drop((first, second));
         let rest = empty(&*receiver, 2, Patience::with("the other messages")).await?;
         ensure!(rest.iter().map(|queued| queued.message.id.as_str()).eq(["m00001", "m00002"]));
@@ -42,11 +42,11 @@ checks! {
     async fn an_abandoned_message_is_first_again(bench: &Bench) -> Result<()> {
         let (_queues, receiver) = bench.filled(&sends(4)).await?;
         let ReceivedBatch { messages, mut claim } = receive(&*receiver, 3).await?;
-        ensure!(messages.len() == 3);
+        ensure_eq!(messages.len(), 3);
         let all = positions(&messages);
-        ensure!(claim.abandon(&[all[1]]).await? == [true]);
+        ensure_eq!(claim.abandon(&[all[1]]).await?, [true]);
         let again = receive(&*receiver, 1).await?;
-        ensure!(again.messages[0].position == all[1]);
+        ensure_eq!(again.messages[0].position, all[1]);
         drop((claim, again));
         let came = empty(&*receiver, 4, Patience::with("what was given back")).await?;
         ensure!(
@@ -75,7 +75,7 @@ checks! {
         let error = address("error");
         queues.create(&error).await?;
         let ReceivedBatch { messages, mut claim } = receive(&*receiver, 2).await?;
-        ensure!(claim.move_to(&positions(&messages), &error).await? == [true, true]);
+        ensure_eq!(claim.move_to(&positions(&messages), &error).await?, [true, true]);
         ensure!(
             claim.complete(&positions(&messages)).await? == [false, false],
             "what was moved is held still"
@@ -83,14 +83,15 @@ checks! {
         drop(claim);
         let moved = empty(&*queues.receiver(&error).await?, 2, Patience::with("what was moved")).await?;
         for (before, after) in messages.iter().zip(&moved) {
-            ensure!(after.message.destination == error);
-            ensure!(
-                (&after.message.id, &after.message.headers) == (&before.message.id, &before.message.headers)
+            ensure_eq!(after.message.destination, error);
+            ensure_eq!(
+                (&after.message.id, &after.message.headers),
+                (&before.message.id, &before.message.headers)
             );
             ensure!(after.message.body == before.message.body && after.position != before.position);
         }
         let rest = empty(&*receiver, 1, Patience::with("the other message")).await?;
-        ensure!(rest[0].message.id.as_str() == "m00002");
+        ensure_eq!(rest[0].message.id.as_str(), "m00002");
         Ok(())
     }
 
@@ -110,7 +111,7 @@ checks! {
         let ReceivedBatch { messages, mut claim } = receive(&*receiver, 1).await?;
         claim.renew().await?;
         nothing_to_receive(&*receiver).await?;
-        ensure!(claim.complete(&positions(&messages)).await? == [true]);
+        ensure_eq!(claim.complete(&positions(&messages)).await?, [true]);
         Ok(())
     }
 }
