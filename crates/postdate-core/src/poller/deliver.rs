@@ -14,7 +14,7 @@ use super::{
     settle::{Judged, Settled},
     sleep_until,
 };
-use crate::{Address, Claim, DueBatch, Enlistment, StoreErrorKind, TransactionMode};
+use crate::{Address, Claim, DueBatch, Enlistment, Operation, StoreErrorKind, TransactionMode};
 
 /// What a batch leaves behind for the loop.
 #[derive(Debug, Default)]
@@ -166,7 +166,10 @@ impl Delivery<'_> {
 
     async fn renew(&mut self) {
         match self.claim.renew().await {
-            Ok(()) => self.deadline.extend(self.claim.expires()),
+            Ok(()) => {
+                self.context.store_answered(Operation::Renew);
+                self.deadline.extend(self.claim.expires());
+            }
             Err(error) if error.kind() == StoreErrorKind::ClaimLost => self.deadline.lose(),
             Err(error) => tokio::time::sleep(self.context.store_failed(&error)).await,
         }
@@ -174,10 +177,14 @@ impl Delivery<'_> {
 
     /// Makes permanent what was done. Answers whether that worked.
     async fn commit(self) -> bool {
+        let context = self.context;
         match self.claim.commit().await {
-            Ok(()) => true,
+            Ok(()) => {
+                context.store_answered(Operation::Commit);
+                true
+            }
             Err(error) => {
-                tokio::time::sleep(self.context.store_failed(&error)).await;
+                tokio::time::sleep(context.store_failed(&error)).await;
                 false
             }
         }

@@ -154,12 +154,7 @@ impl Judged {
         lost |= !count_failures(delivery, &self.retries).await;
         settled.retries = self.retries;
         settled.lost = lost;
-        if !self.held.is_empty()
-            && let Err(error) = delivery.claim.release(&self.held).await
-        {
-            // They go back at the latest when the claim is dropped.
-            delivery.context.store_failed(&error);
-        }
+        give_back(delivery, &self.held).await;
         settled
     }
 
@@ -252,6 +247,19 @@ async fn remove(delivery: &mut Delivery<'_>, ids: &[MessageId]) -> Vec<bool> {
             }
             Err(error) if gives_up(delivery, &error) => return vec![false; ids.len()],
             Err(error) => tokio::time::sleep(delivery.context.store_failed(&error)).await,
+        }
+    }
+}
+
+async fn give_back(delivery: &mut Delivery<'_>, ids: &[MessageId]) {
+    if ids.is_empty() {
+        return;
+    }
+    match delivery.claim.release(ids).await {
+        Ok(()) => delivery.context.store_answered(crate::Operation::Release),
+        // They go back at the latest when the claim is dropped.
+        Err(error) => {
+            delivery.context.store_failed(&error);
         }
     }
 }
