@@ -81,6 +81,18 @@ impl Context {
         lock(&self.gates)
     }
 
+    /// Destinations for which nothing should be fetched now.
+    pub(super) fn shut_gates(&self) -> Vec<Address> {
+        let (forgotten, shut) = {
+            let mut gates = self.gates();
+            (gates.forget(now()), gates.shut(now()))
+        };
+        for destination in forgotten {
+            self.reporter.closed(&BreakerName::Dispatch(destination));
+        }
+        shut
+    }
+
     /// A call to the store failed. Answers how long to leave it alone.
     pub(super) fn store_failed(&self, error: &StoreError) -> Duration {
         let time_to_trigger = self.settings.time_to_trigger_fetch_circuit_breaker;
