@@ -37,12 +37,13 @@ pub(super) async fn deliver(
     let deadline = Deadline::new(claim.expires());
     let clock = StoreClock { at_fetch: store_now, fetched: now() };
     let delivery = Delivery { context: &context, claim, deadline: &deadline, clock, disturbed: false };
-    let sorted = batch::sort(&context, messages, store_now).await;
-    let judged = Judged::untried(&context, sorted.condemned, sorted.suspects, store_now);
+    let mut sorted = batch::sort(&context, messages, store_now).await;
+    let groups = std::mem::take(&mut sorted.groups);
+    let judged = Judged::untried(&context, sorted, store_now);
     if context.mode == TransactionMode::TransactionScope {
-        delivery.in_one_transaction(judged, sorted.groups).await
+        delivery.in_one_transaction(judged, groups).await
     } else {
-        delivery.group_by_group(judged, sorted.groups, slow).await
+        delivery.group_by_group(judged, groups, slow).await
     }
 }
 

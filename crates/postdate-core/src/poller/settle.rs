@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{
+    batch::Sorted,
     context::{Context, lateness},
     deliver::Delivery,
     send::{self, Outcome, Sent},
@@ -47,14 +48,9 @@ pub(super) struct Settled {
 
 impl Judged {
     /// Messages that are not tried at all.
-    pub(super) fn untried(
-        context: &Context,
-        condemned: Vec<(DueMessage, Fault)>,
-        suspects: Vec<(DueMessage, String)>,
-        now: Timestamp,
-    ) -> Self {
-        let mut judged = Self { condemned, ..Self::default() };
-        for (message, error) in suspects {
+    pub(super) fn untried(context: &Context, sorted: Sorted, now: Timestamp) -> Self {
+        let mut judged = Self { condemned: sorted.condemned, held: sorted.unclear, ..Self::default() };
+        for (message, error) in sorted.suspects {
             judged.failed(context, message, DispatchErrorKind::Rejected, error.clone(), error, now);
         }
         judged
@@ -179,7 +175,7 @@ impl Judged {
             context.recovery_failed(&message.message.id, &error);
             let after = context.policy.retry_backoff.after(message.failures.saturating_add(1));
             // What is kept is why the message failed, not why the move did.
-            self.retries.push(Retry { message, after, error: fault.error, recovery: true });
+            self.retries.push(Retry { message, after, error: fault.remember(), recovery: true });
         }
         moved
     }
