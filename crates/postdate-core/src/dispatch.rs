@@ -1,6 +1,6 @@
 //! The seam to the destinations.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -29,6 +29,21 @@ pub trait Dispatcher: fmt::Debug + Send + Sync + 'static {
         messages: &[OutgoingMessage],
         within: Option<Enlistment<'_>>,
     ) -> Vec<Result<(), DispatchError>>;
+}
+
+#[async_trait]
+impl<D: Dispatcher + ?Sized> Dispatcher for Arc<D> {
+    async fn joins(&self, transaction: Enlistment<'_>) -> Result<bool, StoreError> {
+        (**self).joins(transaction).await
+    }
+
+    async fn dispatch(
+        &self,
+        messages: &[OutgoingMessage],
+        within: Option<Enlistment<'_>>,
+    ) -> Vec<Result<(), DispatchError>> {
+        (**self).dispatch(messages, within).await
+    }
 }
 
 /// A message was not sent.

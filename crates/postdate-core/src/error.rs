@@ -47,7 +47,7 @@ pub enum StoreErrorKind {
 }
 
 /// What was being done when it went wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Operation {
     /// Connecting or opening a file.

@@ -2,29 +2,43 @@
 //!
 //! A [`Backend`] opens a [`DelayedMessageStore`] for an endpoint; a [`Claim`] is the lock on what was fetched
 //! from it; [`ScheduledMessages`] lets people look and change their minds. A [`Dispatcher`] sends to
-//! destinations, [`Queues`] and [`Receiver`] are where local messages arrive.
+//! destinations, [`Queues`] and [`Receiver`] are where local messages arrive. [`Memory`] is the
+//! reference backend.
 
 mod capability;
 mod clock;
+mod delivery;
 mod dispatch;
 mod driver;
 mod enlist;
 mod error;
+pub mod error_queue;
+mod event;
+mod machine;
+mod memory;
 mod message;
+mod observer;
+mod poller;
 mod queue;
 mod scheduled;
+mod settings;
 mod store;
 
 pub use capability::{Capabilities, ClaimKind, TransactionMode};
 pub use clock::{Clock, SystemClock, TokioClock, round_up};
+pub use delivery::{Builder, DelayedDelivery, SendError, Sent, StartError, Stopped};
 pub use dispatch::{DispatchError, DispatchErrorKind, Dispatcher};
 pub use driver::{Connected, Driver, InvalidStoreUrl, StoreUrl};
 pub use enlist::Enlistment;
 pub use error::{Operation, StoreError, StoreErrorKind};
+pub use event::{BreakerName, CriticalError, Event, Observer, Reason};
+pub use machine::Backoff;
+pub use memory::{Memory, MemoryBuilder, MemoryQueues};
 pub use message::{
     Address, DelayedMessage, Due, DueMessage, EncodedHeaders, EndpointName, Headers, HeadersError,
     InvalidName, Message, MessageId, OutgoingMessage,
 };
+pub use observer::{LATENESS_BUCKETS, Metrics, MetricsSnapshot, TracingObserver};
 pub use queue::{
     QueueStatus, QueuedMessage, Queues, ReceiveClaim, ReceivedBatch, Receiver, ReceiverExt, Selection,
 };
@@ -32,6 +46,7 @@ pub use scheduled::{
     Cancellation, Cursor, Filter, ListQuery, Listing, MessageState, Rescheduling, ScheduledMessage,
     ScheduledMessages, ScheduledSummary, Stats,
 };
+pub use settings::{CatchUp, Settings};
 pub use store::{
     Backend, Claim, DelayedMessageStore, DelayedMessageStoreExt, DueBatch, Failure, FetchDue, NextDue,
 };

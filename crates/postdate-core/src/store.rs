@@ -1,8 +1,11 @@
 //! The seam to a delayed message store. Start here to write one.
 
-use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
-
-use std::time::Instant;
+use std::{
+    fmt,
+    num::NonZeroUsize,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -38,6 +41,25 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         endpoint: &EndpointName,
         mode: TransactionMode,
     ) -> Result<Arc<dyn DelayedMessageStore>, StoreError>;
+}
+
+#[async_trait]
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    async fn set_up(&self, endpoint: &EndpointName) -> Result<(), StoreError> {
+        (**self).set_up(endpoint).await
+    }
+
+    async fn open(
+        &self,
+        endpoint: &EndpointName,
+        mode: TransactionMode,
+    ) -> Result<Arc<dyn DelayedMessageStore>, StoreError> {
+        (**self).open(endpoint, mode).await
+    }
 }
 
 /// The delayed messages of one endpoint.

@@ -1,0 +1,283 @@
+//! How a message looks in the error queue, and how it is brought back from there.
+//!
+//! The copy carries the original's id, body and headers, and beside them the reference's fault headers, so that
+//! tools made for the reference understand it. Faults of an earlier failure are replaced.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use jiff::{Timestamp, tz::TimeZone};
+
+use crate::{Address, DueMessage, EncodedHeaders, EndpointName, Headers, OutgoingMessage, Reason};
+
+/// The names of the fault headers.
+pub mod header {
+    /// The queue to which the message must go back to be tried again.
+    pub const FAILED_QUEUE: &str = "NServiceBus.FailedQ";
+    /// The kind of failure.
+    pub const EXCEPTION_TYPE: &str = "NServiceBus.ExceptionInfo.ExceptionType";
+    /// What went wrong.
+    pub const EXCEPTION_MESSAGE: &str = "NServiceBus.ExceptionInfo.Message";
+    /// What reported it.
+    pub const EXCEPTION_SOURCE: &str = "NServiceBus.ExceptionInfo.Source";
+    /// What went wrong and what caused it.
+    pub const STACK_TRACE: &str = "NServiceBus.ExceptionInfo.StackTrace";
+    /// When it failed for the last time.
+    pub const TIME_OF_FAILURE: &str = "NServiceBus.TimeOfFailure";
+    /// The endpoint that tried.
+    pub const PROCESSING_ENDPOINT: &str = "NServiceBus.ProcessingEndpoint";
+    /// The machine it runs on.
+    pub const PROCESSING_MACHINE: &str = "NServiceBus.ProcessingMachine";
+    /// Where the message was to go.
+    pub const DESTINATION: &str = "NServiceBus.Timeouts.Properties.NServiceBus.Timeout.Destination";
+    /// When it was due.
+    pub const DUE: &str = "NServiceBus.Timeouts.Properties.NServiceBus.Timeout.Expire";
+    /// How many attempts were made.
+    pub const ATTEMPTS: &str = "postdate.Attempts";
+    /// `retries-exhausted`, `no-destination` or `expired`.
+    pub const REASON: &str = "postdate.FailureReason";
+    /// The original's headers in Base64, where they could not be read.
+    pub const UNREADABLE_HEADERS: &str = "postdate.UnreadableHeaders";
+
+    /// All of them.
+    pub const ALL: [&str; 13] = [
+        FAILED_QUEUE,
+        EXCEPTION_TYPE,
+        EXCEPTION_MESSAGE,
+        EXCEPTION_SOURCE,
+        STACK_TRACE,
+        TIME_OF_FAILURE,
+        PROCESSING_ENDPOINT,
+        PROCESSING_MACHINE,
+        DESTINATION,
+        DUE,
+        ATTEMPTS,
+        REASON,
+        UNREADABLE_HEADERS,
+    ];
+}
+
+/// The reference cuts the message of an exception here; we cut the stack trace too, since error headers larger
+/// than a queue takes kept messages from ever reaching the error queue.
+const MAX_TEXT: usize = 16_384;
+/// The reference's wire format, with a colon before the microseconds.
+const WIRE_TIME: &str = "%Y-%m-%d %H:%M:%S:%6f Z";
+
+/// Why and when a message failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub reason: Reason,
+    pub attempts: u32,
+    pub error: String,
+    pub trace: String,
+    pub at: Timestamp,
+}
+
+/// A message as it was before it failed, and what is known of the failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FailedMessage {
+    /// The message with its own destination and headers.
+    pub original: OutgoingMessage,
+    /// When it was due.
+    pub due: Timestamp,
+    /// How many attempts were made.
+    pub attempts: u32,
+    /// `retries-exhausted`, `no-destination` or `expired`.
+    pub reason: String,
+    /// What went wrong.
+    pub error: String,
+    /// When it failed for the last time.
+    pub time_of_failure: Timestamp,
+}
+
+/// A message in the error queue was not put there by postdate, or its fault headers are damaged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("message {id} cannot be restored: {problem}")]
+pub struct NotRestorable {
+    id: crate::MessageId,
+    problem: String,
+}
+
+/// The copy of `failed` that goes to `error_queue`.
+pub(crate) fn copy(
+    failed: &DueMessage,
+    fault: &Fault,
+    endpoint: &EndpointName,
+    error_queue: &Address,
+) -> OutgoingMessage {
+    let original = &failed.message;
+    let mut headers = original.headers.decode().unwrap_or_else(|_| {
+        Headers::from_iter([(header::UNREADABLE_HEADERS, BASE64.encode(original.headers.as_bytes()))])
+    });
+    let machine = gethostname::gethostname().to_string_lossy().into_owned();
+    headers.set(header::FAILED_QUEUE, format!("{endpoint}.timeouts"));
+    headers.set(header::EXCEPTION_TYPE, exception_type(fault.reason));
+    headers.set(header::EXCEPTION_MESSAGE, cut(&fault.error));
+    headers.set(header::EXCEPTION_SOURCE, "postdate");
+    headers.set(header::STACK_TRACE, cut(&fault.trace));
+    headers.set(header::TIME_OF_FAILURE, to_wire(fault.at));
+    headers.set(header::PROCESSING_ENDPOINT, endpoint.as_str());
+    headers.set(header::PROCESSING_MACHINE, machine);
+    headers.set(header::DESTINATION, original.destination.as_str());
+    headers.set(header::DUE, to_wire(failed.due));
+    headers.set(header::ATTEMPTS, fault.attempts.to_string());
+    headers.set(header::REASON, fault.reason.as_str());
+    OutgoingMessage {
+        id: original.id.clone(),
+        destination: error_queue.clone(),
+        headers: headers.encode(),
+        body: original.body.clone(),
+    }
+}
+
+/// Brings back the message that was moved to the error queue as `copy`.
+///
+/// # Errors
+/// When the fault headers are missing or damaged.
+pub fn restore(copy: &OutgoingMessage) -> Result<FailedMessage, NotRestorable> {
+    let not = |problem: String| NotRestorable { id: copy.id.clone(), problem };
+    let mut headers = copy.headers.decode().map_err(|e| not(e.to_string()))?;
+    let mut faults = header::ALL.map(|name| headers.remove(name));
+    let mut take = |name: &str| {
+        let place = header::ALL.iter().position(|known| *known == name);
+        place.and_then(|place| faults[place].take())
+    };
+    let mut need = |name: &str| take(name).ok_or_else(|| not(format!("it has no header {name}")));
+    let destination = Address::new(need(header::DESTINATION)?).map_err(|e| not(e.to_string()))?;
+    let due = need(header::DUE)?;
+    let failed_at = need(header::TIME_OF_FAILURE)?;
+    let (reason, error) = (need(header::REASON)?, need(header::EXCEPTION_MESSAGE)?);
+    let attempts =
+        need(header::ATTEMPTS)?.parse().map_err(|_| not(format!("{} is no number", header::ATTEMPTS)))?;
+    let time = |text: &str| from_wire(text).ok_or_else(|| not(format!("{text:?} is no time")));
+    let headers = match take(header::UNREADABLE_HEADERS) {
+        Some(blob) => {
+            let blob =
+                BASE64.decode(blob).map_err(|e| not(format!("{}: {e}", header::UNREADABLE_HEADERS)))?;
+            EncodedHeaders::from_bytes(blob)
+        }
+        None => headers.encode(),
+    };
+    Ok(FailedMessage {
+        original: OutgoingMessage { id: copy.id.clone(), destination, headers, body: copy.body.clone() },
+        due: time(&due)?,
+        attempts,
+        reason,
+        error,
+        time_of_failure: time(&failed_at)?,
+    })
+}
+
+fn exception_type(reason: Reason) -> &'static str {
+    match reason {
+        Reason::RetriesExhausted => "postdate.DispatchError",
+        Reason::NoDestination => "postdate.QueueNotFound",
+        Reason::Expired => "postdate.Expired",
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(MAX_TEXT).collect()
+}
+
+fn to_wire(instant: Timestamp) -> String {
+    instant.to_zoned_datetime(TimeZone::UTC).strftime(WIRE_TIME).to_string()
+}
+
+fn from_wire(text: &str) -> Option<Timestamp> {
+    let civil = jiff::civil::DateTime::strptime(WIRE_TIME, text).ok()?;
+    civil.to_zoned_datetime(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::MessageId;
+
+    fn failed(headers: EncodedHeaders, body: &'static [u8]) -> DueMessage {
+        DueMessage {
+            message: OutgoingMessage {
+                id: MessageId::new("order-7").unwrap(),
+                destination: Address::new("billing").unwrap(),
+                headers,
+                body: Bytes::from_static(body),
+            },
+            due: "2026-12-25T08:00:00.123456Z".parse().unwrap(),
+            failures: 2,
+        }
+    }
+
+    fn move_to_error_queue(message: &DueMessage) -> OutgoingMessage {
+        let fault = Fault {
+            reason: Reason::RetriesExhausted,
+            attempts: 3,
+            error: "refused".into(),
+            trace: "refused: by whom".into(),
+            at: "2026-12-25T08:01:00Z".parse().unwrap(),
+        };
+        let endpoint = EndpointName::new("orders").unwrap();
+        copy(message, &fault, &endpoint, &Address::new("error").unwrap())
+    }
+
+    #[test]
+    fn the_copy_carries_the_faults_in_the_reference_s_words() {
+        let copy = move_to_error_queue(&failed(Headers::from_iter([("tenant", "acme")]).encode(), b"body"));
+        let headers = copy.headers.decode().unwrap();
+        assert_eq!(copy.destination.as_str(), "error");
+        for (name, value) in [
+            ("tenant", "acme"),
+            ("NServiceBus.FailedQ", "orders.timeouts"),
+            ("NServiceBus.ExceptionInfo.Message", "refused"),
+            ("NServiceBus.TimeOfFailure", "2026-12-25 08:01:00:000000 Z"),
+            ("NServiceBus.Timeouts.Properties.NServiceBus.Timeout.Destination", "billing"),
+            ("NServiceBus.Timeouts.Properties.NServiceBus.Timeout.Expire", "2026-12-25 08:00:00:123456 Z"),
+            ("postdate.Attempts", "3"),
+            ("postdate.FailureReason", "retries-exhausted"),
+        ] {
+            assert_eq!(headers.get(name), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_failed_before_is_restored_without_old_faults() {
+        let once = failed(Headers::from_iter([("tenant", "acme")]).encode(), b"body");
+        let twice = DueMessage { message: move_to_error_queue(&once), ..once.clone() };
+        let restored = restore(&move_to_error_queue(&twice)).unwrap();
+        assert_eq!(restored.original.headers, once.message.headers);
+    }
+
+    #[test]
+    fn headers_that_cannot_be_read_come_back_byte_for_byte() {
+        let message = failed(EncodedHeaders::from_bytes(&b"<xml/>\x00\xff"[..]), b"\x00\x01");
+        assert_eq!(restore(&move_to_error_queue(&message)).unwrap().original, message.message);
+    }
+
+    #[test]
+    fn a_foreign_message_is_refused_by_name() {
+        let message = failed(Headers::new().encode(), b"");
+        let error = restore(&message.message).unwrap_err().to_string();
+        assert!(error.contains("order-7") && error.contains(header::DESTINATION), "{error}");
+    }
+
+    #[test]
+    fn long_errors_are_cut() {
+        assert_eq!(cut(&"ä".repeat(20_000)).chars().count(), MAX_TEXT);
+    }
+
+    proptest! {
+        #[test]
+        fn any_message_comes_back(
+            pairs in proptest::collection::vec((any::<String>(), any::<String>()), 0..6),
+            micros in -62_135_596_800_000_000i64..253_402_200_000_000_000,
+        ) {
+            let headers: Headers = pairs.into_iter().collect();
+            let due = Timestamp::from_microsecond(micros).unwrap();
+            let message = DueMessage { due, ..failed(headers.encode(), b"any") };
+            let restored = restore(&move_to_error_queue(&message)).unwrap();
+            prop_assert_eq!(restored.due, due);
+            prop_assert_eq!(restored.original, message.message);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The decisions of the engines, as state machines that know no clock and do no I/O: time is passed in.
+
+mod backoff;
+mod breaker;
+mod failure_rate;
+mod gates;
+mod rate_limit;
+mod schedule;
+mod verdict;
+
+pub use backoff::Backoff;
+pub(crate) use breaker::Breaker;
+pub(crate) use failure_rate::FailureRate;
+pub(crate) use gates::{Admission, Gates, Opened};
+pub(crate) use schedule::{Action, Schedule, Step};
+pub(crate) use verdict::{Policy, Verdict};

@@ -1,0 +1,53 @@
+//! Waking those who wait for a change.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+/// One handle's wish to be woken.
+#[derive(Debug, Default)]
+pub(super) struct Watcher {
+    looks_again: Mutex<Option<Timestamp>>,
+    earlier: Notify,
+}
+
+/// All who wait for changes in one place.
+#[derive(Debug, Default)]
+pub(super) struct Watchers(Vec<Weak<Watcher>>);
+
+impl Watcher {
+    /// Notes when the handle was told to look again: only what is free before that concerns it.
+    pub(super) fn will_look_again(&self, at: Option<Timestamp>) {
+        *self.looks_again.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    pub(super) fn looks_again(&self) -> Option<Timestamp> {
+        *self.looks_again.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Completes when something became free to take before that, now or since the last call.
+    pub(super) async fn changed(&self) {
+        self.earlier.notified().await;
+    }
+}
+
+impl Watchers {
+    pub(super) fn join(&mut self) -> Arc<Watcher> {
+        let watcher = Arc::default();
+        self.0.push(Arc::downgrade(&watcher));
+        watcher
+    }
+
+    /// Something is free to take from `at` on.
+    pub(super) fn announce(&mut self, at: Timestamp) {
+        self.0.retain(|watcher| {
+            let Some(watcher) = watcher.upgrade() else { return false };
+            if watcher.looks_again().is_none_or(|then| at < then) {
+                // Leaves a permit if nobody waits yet: a change between two calls is not missed.
+                watcher.earlier.notify_one();
+            }
+            true
+        });
+    }
+}

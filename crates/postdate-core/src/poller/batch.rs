@@ -1,0 +1,85 @@
+//! A fetched batch, sorted by what is to be done with its messages.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+
+use super::context::{Context, lateness};
+use crate::{Address, DueMessage, OutgoingMessage, Reason, error_queue::Fault};
+
+/// Messages for one destination, in order.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub destination: Address,
+    pub messages: Vec<OutgoingMessage>,
+    /// Due time and failures of each.
+    pub details: Vec<(Timestamp, u32)>,
+}
+
+impl Group {
+    /// The messages as they were fetched.
+    pub(super) fn into_due(self) -> impl Iterator<Item = DueMessage> {
+        let due = |(message, (due, failures))| DueMessage { message, due, failures };
+        self.messages.into_iter().zip(self.details).map(due)
+    }
+}
+
+/// A fetched batch, sorted.
+#[derive(Debug, Default)]
+pub(super) struct Sorted {
+    /// To be sent.
+    pub groups: Vec<Group>,
+    /// Not to be sent any more: to the error queue.
+    pub condemned: Vec<(DueMessage, Fault)>,
+    /// Not to be tried this time: their attempt counts as failed.
+    pub suspects: Vec<(DueMessage, String)>,
+}
+
+/// Sorts messages that were fetched at `now` by the store's clock.
+pub(super) async fn sort(context: &Context, messages: Vec<DueMessage>, now: Timestamp) -> Sorted {
+    let mut sorted = Sorted::default();
+    let mut places: BTreeMap<Address, usize> = BTreeMap::new();
+    for message in messages {
+        let late = lateness(now, message.due);
+        if let Some(reason) = context.policy.before(message.failures, late) {
+            let fault = fault_without_attempt(context, &message, reason, late, now).await;
+            sorted.condemned.push((message, fault));
+        } else if let Some(error) = context.suspicion(&message.message.id) {
+            sorted.suspects.push((message, error));
+        } else {
+            let destination = &message.message.destination;
+            let last = sorted.groups.len().wrapping_sub(1);
+            let place = match sorted.groups.get(last) {
+                // Neighbours mostly go the same way.
+                Some(group) if group.destination == *destination => last,
+                _ => *places.entry(destination.clone()).or_insert_with(|| {
+                    let destination = destination.clone();
+                    sorted.groups.push(Group { destination, messages: Vec::new(), details: Vec::new() });
+                    last.wrapping_add(1)
+                }),
+            };
+            let group = &mut sorted.groups[place];
+            group.details.push((message.due, message.failures));
+            group.messages.push(message.message);
+        }
+    }
+    sorted
+}
+
+async fn fault_without_attempt(
+    context: &Context,
+    message: &DueMessage,
+    reason: Reason,
+    late: Duration,
+    at: Timestamp,
+) -> Fault {
+    let error = match reason {
+        Reason::Expired => format!("it is {} s late, later than it may be", late.as_secs()),
+        // Moving it to the error queue failed last time; the store remembers why it was to go there.
+        _ => match context.store.get(&message.message.id).await {
+            Ok(Some(stored)) => stored.last_error.unwrap_or_else(|| "all attempts failed".to_owned()),
+            _ => "all attempts failed".to_owned(),
+        },
+    };
+    Fault { reason, attempts: message.failures, trace: error.clone(), error, at }
+}

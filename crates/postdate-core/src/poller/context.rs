@@ -1,0 +1,169 @@
+//! What the loop and the batches share.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::now;
+use crate::{
+    Address, BreakerName, DelayedMessageStore, Dispatcher, EndpointName, Event, MessageId, Operation,
+    Settings, StoreError, TransactionMode,
+    machine::{Breaker, FailureRate, Gates, Opened, Policy},
+    observer::Reporter,
+};
+
+/// What the loop and the batches share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub endpoint: EndpointName,
+    pub mode: TransactionMode,
+    pub store: Arc<dyn DelayedMessageStore>,
+    pub dispatcher: Arc<dyn Dispatcher>,
+    pub error_dispatcher: Arc<dyn Dispatcher>,
+    pub error_queue: Address,
+    pub settings: Settings,
+    pub policy: Policy,
+    pub reporter: Reporter,
+    gates: Mutex<Gates>,
+    store_calls: Mutex<StoreCalls>,
+    recovery: Mutex<FailureRate>,
+    suspects: Mutex<BTreeMap<MessageId, String>>,
+}
+
+/// A breaker for each kind of call: one that succeeds must not hide another that never does. Together they are
+/// the fetch breaker.
+#[derive(Debug, Default)]
+struct StoreCalls {
+    breakers: BTreeMap<Operation, Breaker>,
+    tripped: usize,
+}
+
+/// Where messages come from and go to.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub endpoint: EndpointName,
+    pub mode: TransactionMode,
+    pub store: Arc<dyn DelayedMessageStore>,
+    pub dispatcher: Arc<dyn Dispatcher>,
+    pub error_dispatcher: Arc<dyn Dispatcher>,
+    pub error_queue: Address,
+}
+
+impl Context {
+    pub(crate) fn new(route: Route, settings: Settings, reporter: Reporter) -> Self {
+        let Route { endpoint, mode, store, dispatcher, error_dispatcher, error_queue } = route;
+        Self {
+            endpoint,
+            mode,
+            store,
+            dispatcher,
+            error_dispatcher,
+            error_queue,
+            policy: Policy {
+                number_of_retries: settings.number_of_retries,
+                retry_backoff: settings.retry_backoff,
+                maximum_lateness: settings.catch_up.maximum_lateness,
+            },
+            gates: Mutex::new(Gates::new(settings.time_to_trigger_dispatch_circuit_breaker)),
+            store_calls: Mutex::default(),
+            recovery: Mutex::new(FailureRate::new(settings.maximum_recovery_failures_per_second)),
+            suspects: Mutex::default(),
+            settings,
+            reporter,
+        }
+    }
+
+    pub(super) fn gates(&self) -> MutexGuard<'_, Gates> {
+        lock(&self.gates)
+    }
+
+    /// A call to the store failed. Answers how long to leave it alone.
+    pub(super) fn store_failed(&self, error: &StoreError) -> Duration {
+        let time_to_trigger = self.settings.time_to_trigger_fetch_circuit_breaker;
+        let (pause, tripped) = {
+            let mut calls = lock(&self.store_calls);
+            let breaker =
+                calls.breakers.entry(error.operation()).or_insert_with(|| Breaker::new(time_to_trigger));
+            let failed = breaker.failure(now());
+            calls.tripped += usize::from(failed.tripped);
+            (failed.pause, failed.tripped && calls.tripped == 1)
+        };
+        self.reporter.report(Event::StoreFailed { retry_after: pause, error });
+        if tripped {
+            self.reporter.tripped(BreakerName::Fetch, &error.to_string());
+        }
+        pause
+    }
+
+    /// A call to the store succeeded.
+    pub(super) fn store_answered(&self, operation: Operation) {
+        let closed = {
+            let mut calls = lock(&self.store_calls);
+            let was_tripped = calls.breakers.get_mut(&operation).is_some_and(Breaker::success);
+            calls.tripped -= usize::from(was_tripped);
+            was_tripped && calls.tripped == 0
+        };
+        if closed {
+            self.reporter.closed(&BreakerName::Fetch);
+        }
+    }
+
+    /// A destination took a message or refused one. Answers whether its gate was shut before.
+    pub(super) fn reached(&self, destination: &Address) -> bool {
+        let opened = self.gates().reached(destination);
+        if opened == Opened::AndBreakerClosed {
+            self.reporter.closed(&BreakerName::Dispatch(destination.clone()));
+        }
+        opened != Opened::WasOpen
+    }
+
+    /// A destination could not be reached. Answers how long to leave it alone.
+    pub(super) fn unavailable(&self, destination: &Address, error: &str) -> Duration {
+        let failed = self.gates().unavailable(destination, now());
+        if failed.tripped {
+            self.reporter.tripped(BreakerName::Dispatch(destination.clone()), error);
+        }
+        failed.pause
+    }
+
+    /// Counting a failure or moving to the error queue did not work.
+    pub(super) fn recovery_failed(&self, id: &MessageId, error: &str) {
+        self.reporter.report(Event::RecoveryFailed { id, error });
+        let tripped = lock(&self.recovery).failure(now());
+        if tripped {
+            self.reporter.tripped(BreakerName::Recovery, error);
+        }
+    }
+
+    /// Time has passed: the recovery breaker may close.
+    pub(super) fn recovery_passed(&self) {
+        let closed = lock(&self.recovery).pass(now());
+        if closed {
+            self.reporter.closed(&BreakerName::Recovery);
+        }
+    }
+
+    /// A message, fetched alone, broke its transaction: next time its attempt counts as failed untried.
+    pub(super) fn suspect(&self, id: MessageId, error: String) {
+        lock(&self.suspects).insert(id, error);
+    }
+
+    /// What is held against a message, once.
+    pub(super) fn suspicion(&self, id: &MessageId) -> Option<String> {
+        let mut suspects = lock(&self.suspects);
+        if suspects.is_empty() { None } else { suspects.remove(id) }
+    }
+}
+
+/// How late `due` is at `now`.
+pub(super) fn lateness(now: Timestamp, due: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(due)).unwrap_or(Duration::ZERO)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,290 @@
+//! What becomes of the messages of a batch, and carrying it out: error queue first, then remove.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{
+    context::{Context, lateness},
+    deliver::Delivery,
+    send::{self, Outcome, Sent},
+};
+use crate::{
+    DispatchErrorKind, DueMessage, Event, Failure, MessageId, OutgoingMessage, StoreError, StoreErrorKind,
+    TransactionMode,
+    error_queue::{self, Fault},
+    machine::Verdict,
+};
+
+/// Messages, judged.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    delivered: Vec<(DueMessage, Duration)>,
+    retries: Vec<Retry>,
+    condemned: Vec<(DueMessage, Fault)>,
+    held: Vec<MessageId>,
+    gate_changed: bool,
+}
+
+#[derive(Debug)]
+struct Retry {
+    message: DueMessage,
+    after: Duration,
+    error: String,
+    /// It is not a failed attempt but a failed move to the error queue.
+    recovery: bool,
+}
+
+/// What was carried out, to be reported once it is permanent.
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    /// Delivered messages with their lateness, and whether they were still held when they were removed.
+    delivered: Vec<(DueMessage, Duration, bool)>,
+    moved: Vec<(DueMessage, Fault, bool)>,
+    retries: Vec<Retry>,
+    lost: bool,
+}
+
+impl Judged {
+    /// Messages that are not tried at all.
+    pub(super) fn untried(
+        context: &Context,
+        condemned: Vec<(DueMessage, Fault)>,
+        suspects: Vec<(DueMessage, String)>,
+        now: Timestamp,
+    ) -> Self {
+        let mut judged = Self { condemned, ..Self::default() };
+        for (message, error) in suspects {
+            judged.failed(context, message, DispatchErrorKind::Rejected, error.clone(), error, now);
+        }
+        judged
+    }
+
+    /// Judges what was sent, and opens or shuts the gate of its destination.
+    pub(super) fn add(&mut self, context: &Context, sent: Sent, now: Timestamp) {
+        let Sent { group, outcomes } = sent;
+        let destination = group.destination.clone();
+        let (mut reached, mut unavailable) = (false, None);
+        let mut held: usize = 0;
+        for (message, outcome) in group.into_due().zip(outcomes) {
+            match outcome {
+                Outcome::Delivered => {
+                    reached = true;
+                    let late = lateness(now, message.due);
+                    self.delivered.push((message, late));
+                }
+                Outcome::NotTried => {
+                    held += 1;
+                    self.held.push(message.message.id);
+                }
+                Outcome::Failed(error) if error.kind() == DispatchErrorKind::Unavailable => {
+                    held += 1;
+                    self.held.push(message.message.id);
+                    unavailable = Some(error);
+                }
+                Outcome::Failed(error) => {
+                    reached = true;
+                    let trace = send::chain(&error);
+                    self.failed(context, message, error.kind(), error.to_string(), trace, now);
+                }
+            }
+        }
+        if reached {
+            self.gate_changed |= context.reached(&destination);
+        }
+        if let Some(error) = unavailable {
+            self.gate_changed = true;
+            let error = send::chain(&error);
+            let retry_after = context.unavailable(&destination, &error);
+            context.reporter.report(Event::Held {
+                destination: &destination,
+                count: held,
+                retry_after,
+                error: &error,
+            });
+        }
+    }
+
+    /// Whether the loop should ask the store anew when this batch has ended.
+    pub(super) fn disturbs(&self) -> bool {
+        self.gate_changed || !self.held.is_empty() || !self.retries.is_empty() || !self.condemned.is_empty()
+    }
+
+    fn failed(
+        &mut self,
+        context: &Context,
+        message: DueMessage,
+        kind: DispatchErrorKind,
+        error: String,
+        trace: String,
+        at: Timestamp,
+    ) {
+        match context.policy.after(message.failures, Some(kind)) {
+            Verdict::Retry(after) => {
+                self.retries.push(Retry { message, after, error: trace, recovery: false })
+            }
+            Verdict::ErrorQueue(reason) => {
+                let attempts = message.failures.saturating_add(1);
+                self.condemned.push((message, Fault { reason, attempts, error, trace, at }));
+            }
+            Verdict::Remove | Verdict::Hold => self.held.push(message.message.id),
+        }
+    }
+
+    /// Carries it out.
+    pub(super) async fn settle(mut self, delivery: &mut Delivery<'_>) -> Settled {
+        let moved = self.move_condemned(delivery).await;
+        let removed: Vec<MessageId> = self
+            .delivered
+            .iter()
+            .map(|(m, _)| m)
+            .chain(moved.iter().map(|(m, _)| m))
+            .map(|m| m.message.id.clone())
+            .collect();
+        let still_held = remove(delivery, &removed).await;
+        let mut lost = still_held.contains(&false);
+        let mut still_held = still_held.into_iter();
+        let mut held = || still_held.next().unwrap_or(false);
+        let mut settled = Settled {
+            delivered: self.delivered.into_iter().map(|(message, late)| (message, late, held())).collect(),
+            moved: moved.into_iter().map(|(message, fault)| (message, fault, held())).collect(),
+            retries: Vec::new(),
+            lost: false,
+        };
+        lost |= !count_failures(delivery, &self.retries).await;
+        settled.retries = self.retries;
+        settled.lost = lost;
+        if !self.held.is_empty()
+            && let Err(error) = delivery.claim.release(&self.held).await
+        {
+            // They go back at the latest when the claim is dropped.
+            delivery.context.store_failed(&error);
+        }
+        settled
+    }
+
+    /// Sends copies to the error queue. What cannot be moved stays in the store and is tried again later.
+    async fn move_condemned(&mut self, delivery: &mut Delivery<'_>) -> Vec<(DueMessage, Fault)> {
+        if self.condemned.is_empty() {
+            return Vec::new();
+        }
+        let context = delivery.context;
+        let condemned = std::mem::take(&mut self.condemned);
+        let copy = |(message, fault): &(DueMessage, Fault)| {
+            error_queue::copy(message, fault, &context.endpoint, &context.error_queue)
+        };
+        let copies: Vec<OutgoingMessage> = condemned.iter().map(copy).collect();
+        let outcomes = send::to_error_queue(context, &copies, delivery.enlist()).await;
+        let mut moved = Vec::with_capacity(condemned.len());
+        for ((message, fault), outcome) in condemned.into_iter().zip(outcomes) {
+            let Err(error) = outcome else {
+                moved.push((message, fault));
+                continue;
+            };
+            context.recovery_failed(&message.message.id, &error);
+            let after = context.policy.retry_backoff.after(message.failures.saturating_add(1));
+            // What is kept is why the message failed, not why the move did.
+            self.retries.push(Retry { message, after, error: fault.error, recovery: true });
+        }
+        moved
+    }
+}
+
+impl Settled {
+    /// Whether something was not held any more. A shared transaction must not be committed then: it would send
+    /// what it does not remove.
+    pub(super) fn lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Tells what was done.
+    pub(super) fn report(&self, context: &Context) {
+        let reporter = &context.reporter;
+        for (message, lateness, held) in &self.delivered {
+            let DueMessage { message: OutgoingMessage { id, destination, .. }, failures, .. } = message;
+            let attempts = failures.saturating_add(1);
+            reporter.report(Event::Dispatched { id, destination, lateness: *lateness, attempts });
+            if !held {
+                reporter.report(Event::PossibleDuplicate { id, destination });
+            }
+        }
+        for (message, fault, held) in &self.moved {
+            let OutgoingMessage { id, destination, .. } = &message.message;
+            let Fault { attempts, reason, error, .. } = fault;
+            reporter.report(Event::MovedToErrorQueue {
+                id,
+                destination,
+                attempts: *attempts,
+                reason: *reason,
+                error,
+            });
+            if !held {
+                reporter.report(Event::PossibleDuplicate { id, destination });
+            }
+        }
+        for Retry { message, after, error, .. } in self.retries.iter().filter(|retry| !retry.recovery) {
+            let OutgoingMessage { id, destination, .. } = &message.message;
+            let attempts = message.failures.saturating_add(1);
+            reporter.report(Event::AttemptFailed { id, destination, attempts, retry_after: *after, error });
+        }
+    }
+
+    /// Removing was undone: what was delivered may be delivered again.
+    pub(super) fn may_come_twice(&self, context: &Context) {
+        let delivered = self.delivered.iter().filter(|(_, _, held)| *held).map(|(message, ..)| message);
+        let moved = self.moved.iter().filter(|(_, _, held)| *held).map(|(message, ..)| message);
+        for DueMessage { message: OutgoingMessage { id, destination, .. }, .. } in delivered.chain(moved) {
+            context.reporter.report(Event::PossibleDuplicate { id, destination });
+        }
+    }
+}
+
+/// Removes messages, however long it takes: they were sent, and giving up would send them again.
+async fn remove(delivery: &mut Delivery<'_>, ids: &[MessageId]) -> Vec<bool> {
+    if ids.is_empty() {
+        return Vec::new();
+    }
+    loop {
+        match delivery.claim.remove(ids).await {
+            Ok(held) => {
+                delivery.context.store_answered(crate::Operation::Remove);
+                return held;
+            }
+            Err(error) if gives_up(delivery, &error) => return vec![false; ids.len()],
+            Err(error) => tokio::time::sleep(delivery.context.store_failed(&error)).await,
+        }
+    }
+}
+
+/// Counts failed attempts. Answers whether all of them were still held.
+async fn count_failures(delivery: &mut Delivery<'_>, retries: &[Retry]) -> bool {
+    if retries.is_empty() {
+        return true;
+    }
+    let failure = |Retry { message, after, error, .. }: &Retry| Failure {
+        id: message.message.id.clone(),
+        retry_after: *after,
+        error: error.chars().take(Failure::MAX_ERROR_CHARS).collect(),
+    };
+    let failures: Vec<Failure> = retries.iter().map(failure).collect();
+    loop {
+        match delivery.claim.increment_failure_count(&failures).await {
+            Ok(held) => {
+                delivery.context.store_answered(crate::Operation::IncrementFailureCount);
+                return !held.contains(&false);
+            }
+            Err(error) => {
+                delivery.context.recovery_failed(&failures[0].id, &error.to_string());
+                if gives_up(delivery, &error) {
+                    return false;
+                }
+                tokio::time::sleep(delivery.context.store_failed(&error)).await;
+            }
+        }
+    }
+}
+
+/// A lost claim cannot be used any more, and a failed transaction is to be begun anew.
+fn gives_up(delivery: &Delivery<'_>, error: &StoreError) -> bool {
+    error.kind() == StoreErrorKind::ClaimLost || delivery.context.mode == TransactionMode::TransactionScope
+}
