@@ -114,9 +114,12 @@ impl Schedule {
             Step::Stop => self.stopping = true,
             Step::Woken => self.wake(),
             Step::Failed { pause } => self.sleep(now + pause, Then::Fetch, false),
-            Step::Fetched { count: 0, contended: true, .. } => self.back_off(now),
+            // What this poller holds itself is no contention.
+            Step::Fetched { count: 0, contended: true, .. } if self.in_flight == 0 && self.slow == 0 => {
+                self.back_off(now);
+            }
             Step::Fetched { count: 0, .. } => self.plan = Plan::Ask,
-            Step::Fetched { count, full, contended, lateness } => {
+            Step::Fetched { count, full, lateness, .. } => {
                 self.in_flight += 1;
                 self.one_by_one = self.one_by_one.saturating_sub(count);
                 self.contention = 0;
@@ -124,7 +127,7 @@ impl Schedule {
                 if let Some(limit) = &mut self.limit {
                     limit.spend(now, count);
                 }
-                self.plan = if full || contended { Plan::Fetch } else { Plan::Ask };
+                self.plan = if full { Plan::Fetch } else { Plan::Ask };
             }
             Step::NextDue { wait, probe } => self.plan_wait(now, wait, probe),
             Step::Slow => {
@@ -321,6 +324,14 @@ mod tests {
             until(now + SECOND),
             "a wake-up does not cut the back-off"
         );
+    }
+
+    #[test]
+    fn messages_that_it_holds_itself_are_no_contention() {
+        let (mut schedule, now) = schedule(|_| {});
+        schedule.step(now, fetched(1));
+        let contended = Step::Fetched { count: 0, full: false, contended: true, lateness: Duration::ZERO };
+        assert_eq!(schedule.step(now, contended), Action::Ask);
     }
 
     #[test]

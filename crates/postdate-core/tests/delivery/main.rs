@@ -1,0 +1,10 @@
+//! Delayed delivery as an application sees it, on the memory backend and under paused time.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic where the world is not as it should be")]
+
+mod errors;
+mod outages;
+mod scenario;
+mod starting;
+mod stopping;
+mod timing;
