@@ -1,0 +1,72 @@
+//! The file as a backend.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use postdate_core::{
+    Backend, Capabilities, ClaimKind, DelayedMessageStore, EndpointName, Operation, StoreError,
+    TransactionMode,
+};
+
+use crate::{
+    MAX_MESSAGE_BYTES, Options, Queues, error::Result, file::File, schema, store::SqliteStore, writer::Work,
+};
+
+/// Delayed messages in an SQLite file.
+///
+/// Clones share the open file: its writer thread, its claims, and the right to dispatch from it.
+#[derive(Clone, Debug)]
+pub struct Sqlite {
+    file: Arc<File>,
+}
+
+impl Sqlite {
+    /// Opens a file with the default [`Options`], or creates it. Its directory must exist.
+    ///
+    /// # Errors
+    /// When the path leads to no usable file: [`Configuration`](postdate_core::StoreErrorKind::Configuration), or
+    /// [`Corrupt`](postdate_core::StoreErrorKind::Corrupt) for a file of another application, which stays
+    /// untouched, or [`TooNew`](postdate_core::StoreErrorKind::TooNew).
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::with_options(path, Options::new()).await
+    }
+
+    /// Opens a file, or creates it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn with_options(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        Ok(Self { file: File::open(path.as_ref(), options).await? })
+    }
+
+    /// The queues in the same file.
+    pub fn queues(&self) -> Queues {
+        Queues::new(Arc::clone(&self.file))
+    }
+}
+
+#[async_trait]
+impl Backend for Sqlite {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(&TransactionMode::ALL, ClaimKind::Process)
+            .max_message_bytes(MAX_MESSAGE_BYTES)
+            .resolution(Duration::from_micros(1))
+    }
+
+    async fn set_up(&self, endpoint: &EndpointName) -> Result<(), StoreError> {
+        let endpoint = endpoint.clone();
+        let set_up = move |tx: &mut crate::writer::Tx<'_>| schema::set_up(tx.connection, Some(&endpoint));
+        self.file.write(Operation::SetUp, Work::Undoable, set_up).await
+    }
+
+    async fn open(
+        &self,
+        endpoint: &EndpointName,
+        mode: TransactionMode,
+    ) -> Result<Arc<dyn DelayedMessageStore>, StoreError> {
+        let name = endpoint.clone();
+        let number =
+            self.file.read(Operation::Open, move |connection| schema::endpoint(connection, &name)).await?;
+        Ok(Arc::new(SqliteStore::new(Arc::clone(&self.file), number, mode)))
+    }
+}

@@ -1,0 +1,72 @@
+//! `sqlite:postdate.db`, and its options.
+
+use std::sync::Arc;
+
+use postdate_core::{Connected, Driver, Operation, StoreError, StoreErrorKind, StoreUrl};
+
+use crate::{Options, Sqlite};
+
+/// Opens a file by URL: `sqlite:postdate.db`, `sqlite:/var/lib/postdate.db`,
+/// `sqlite:postdate.db?durability=process-crash`.
+pub const DRIVER: Driver = Driver {
+    name: "sqlite",
+    schemes: &["sqlite"],
+    connect: |url| {
+        Box::pin(async move {
+            let options = options(url)?;
+            let backend = Sqlite::with_options(path(url), options).await?;
+            let queues = backend.queues();
+            Ok(Connected { backend: Arc::new(backend), queues: Some(Arc::new(queues)) })
+        })
+    },
+};
+
+/// Others write `sqlite://postdate.db`: that is welcome too.
+fn path(url: &StoreUrl) -> &str {
+    url.place().strip_prefix("//").unwrap_or(url.place())
+}
+
+fn options(url: &StoreUrl) -> Result<Options, StoreError> {
+    let wrong = |detail: String| {
+        StoreError::new(StoreErrorKind::Configuration, Operation::Connect, url.to_string(), detail)
+    };
+    let mut options = Options::new();
+    for (key, value) in url.options() {
+        options = match key.as_str() {
+            "durability" => options.durability(value.parse().map_err(|error| wrong(format!("{error}")))?),
+            _ => return Err(wrong(format!("unknown option {key:?}; the only option is durability"))),
+        };
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Durability;
+
+    fn parse(text: &str) -> StoreUrl {
+        StoreUrl::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_url_names_the_file_and_the_durability() {
+        let url = parse("sqlite://some dir/x.db?durability=process-crash");
+        assert_eq!(path(&url), "some dir/x.db");
+        assert_eq!(options(&url).unwrap().durability, Durability::ProcessCrash);
+        assert_eq!(path(&parse("sqlite:///x.db")), "/x.db");
+        assert_eq!(options(&parse("sqlite:x.db")).unwrap().durability, Durability::PowerLoss);
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused_with_the_known_ones() {
+        for (url, advice) in [
+            ("sqlite:x?mode=ro", "the only option is durability"),
+            ("sqlite:x?durability=no", "write power-loss"),
+        ] {
+            let error = options(&parse(url)).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::Configuration);
+            assert!(error.to_string().contains(advice), "{error}");
+        }
+    }
+}

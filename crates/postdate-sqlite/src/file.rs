@@ -1,0 +1,170 @@
+//! One open file: a thread that writes, connections that read, and what its users share.
+
+mod dispatch_lock;
+mod identity;
+mod in_flight;
+mod network;
+mod open;
+mod readers;
+mod watch;
+
+use std::{
+    collections::HashSet,
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use jiff::Timestamp;
+use postdate_core::{Clock, Operation, StoreError, StoreErrorKind};
+use rusqlite::Connection;
+use tokio::{sync::oneshot, task::spawn_blocking};
+
+pub(crate) use identity::FileIdentity;
+pub(crate) use in_flight::InFlight;
+pub(crate) use open::Synchronous;
+
+use crate::{
+    Options,
+    error::{Fault, Result},
+    wake::Wakes,
+    writer::{Tx, Work, Writer},
+};
+use readers::Readers;
+use watch::Watch;
+
+/// An open file. Everything that was opened from one [`Sqlite`](crate::Sqlite) shares it.
+pub(crate) struct File {
+    name: Arc<str>,
+    identity: FileIdentity,
+    path: PathBuf,
+    shared: Arc<Shared>,
+    writer: Writer,
+    readers: Readers,
+    watch: OnceLock<Watch>,
+}
+
+/// What the writer thread knows as well.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) in_flight: InFlight,
+    pub(crate) wakes: Wakes,
+}
+
+impl File {
+    /// Opens or creates the file, without making tables in it.
+    pub(crate) async fn open(path: &Path, options: Options) -> Result<Arc<Self>, StoreError> {
+        let name: Arc<str> = format!("sqlite:{}", path.display()).into();
+        let path = path.to_owned();
+        let opening = spawn_blocking({
+            let name = Arc::clone(&name);
+            move || Self::open_blocking(name, &path, options)
+        });
+        let opened = opening.await.unwrap_or_else(|_| {
+            Err(Fault::new(
+                StoreErrorKind::Other,
+                "opening was stopped half-way; the runtime is shutting down",
+            ))
+        });
+        opened.map(Arc::new).map_err(|fault| fault.into_error(Operation::Connect, &name))
+    }
+
+    fn open_blocking(name: Arc<str>, path: &Path, options: Options) -> Result<Self> {
+        let path = open::locate(path)?;
+        let synchronous = Synchronous::from(options.durability);
+        let connection = open::writer(&path, synchronous)?;
+        let identity = FileIdentity::of(&path).map_err(|error| Fault::beside(&path, error))?;
+        let in_flight = InFlight::new(&path);
+        let shared = Arc::new(Shared { clock: options.clock, in_flight, wakes: Wakes::default() });
+        let writer = Writer::start(connection, synchronous, Arc::clone(&shared)).map_err(|error| {
+            Fault::new(StoreErrorKind::Unavailable, format!("cannot start the writer thread: {error}"))
+        })?;
+        let readers = Readers::new(path.clone(), synchronous);
+        Ok(Self { name, identity, path, shared, writer, readers, watch: OnceLock::new() })
+    }
+
+    /// Does `run` in a write transaction that others may share, and answers after its commit.
+    ///
+    /// Dropping the future before `run` has begun means that it never will.
+    pub(crate) async fn write<T, F>(&self, operation: Operation, work: Work, run: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        self.answer(operation, self.writer.submit(work, run)).await
+    }
+
+    async fn answer<T>(
+        &self,
+        operation: Operation,
+        answer: oneshot::Receiver<Result<T>>,
+    ) -> Result<T, StoreError> {
+        let answer = answer.await.unwrap_or_else(|_| {
+            Err(Fault::new(StoreErrorKind::Other, "the writer thread has stopped; open the file again"))
+        });
+        answer.map_err(|fault| fault.into_error(operation, &self.name))
+    }
+
+    /// Does `run` in a write transaction some time soon; nobody is told how it went.
+    pub(crate) fn write_unasked<F>(&self, work: Work, run: F)
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<()> + Send + 'static,
+    {
+        self.writer.submit_unasked(work, run);
+    }
+
+    /// Reads, without waiting for the writer.
+    pub(crate) async fn read<T, F>(&self, operation: Operation, query: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
+    {
+        self.readers.read(query).await.map_err(|fault| fault.into_error(operation, &self.name))
+    }
+
+    /// The messages that dispatchers hold, here or in other processes.
+    pub(crate) async fn held(&self, operation: Operation) -> Result<HashSet<i64>, StoreError> {
+        if self.shared.in_flight.has_lock() {
+            let held = self.shared.in_flight.view().map(|view| view.to_set());
+            return held.map_err(|fault| fault.into_error(operation, &self.name));
+        }
+        self.write(operation, Work::Plain, |tx| Ok(tx.shared.in_flight.view()?.to_set())).await
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    pub(crate) fn identity(&self) -> &FileIdentity {
+        &self.identity
+    }
+
+    /// An error of ours.
+    pub(crate) fn error(&self, fault: Fault, operation: Operation) -> StoreError {
+        fault.into_error(operation, &self.name)
+    }
+
+    /// From now on, notices what other processes commit.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        self.watch.get_or_init(|| Watch::start(&self.path, Arc::downgrade(self)));
+    }
+}
+
+impl Drop for File {
+    /// The writer thread may still be busy with the last transaction. Others may dispatch at once all the same:
+    /// what they claim is looked at again in a transaction after that one.
+    fn drop(&mut self) {
+        self.shared.in_flight.free_lock();
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("File").field(&self.name).finish()
+    }
+}

@@ -1,0 +1,243 @@
+//! Which messages dispatchers hold.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::{self, OpenOptions},
+    io::{self, Seek, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::dispatch_lock::DispatchLock;
+use crate::error::{Fault, Result};
+
+/// The messages that are held, by whoever has the dispatch lock.
+///
+/// The holder keeps them in memory and shows them to other processes in a file beside the database. That file
+/// is written and read within write transactions only, is void while nobody has the lock, and needs no sync:
+/// those who read it see the same page cache. Held messages are added to it in the transaction that claims
+/// them; messages that were given back may stand in it until just before the answer to that.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    lock: DispatchLock,
+    path: PathBuf,
+    next_claim: AtomicU64,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// Claims by the sequence numbers of messages.
+    claims: HashMap<i64, u64>,
+    /// Whether the file says something else.
+    unpublished: bool,
+}
+
+/// What is held at this moment, by us or by others.
+#[derive(Debug)]
+pub(crate) struct View<'a>(Source<'a>);
+
+#[derive(Debug)]
+enum Source<'a> {
+    Ours(MutexGuard<'a, Held>),
+    Theirs(HashSet<i64>),
+}
+
+impl View<'_> {
+    pub(crate) fn contains(&self, seq: i64) -> bool {
+        match &self.0 {
+            Source::Ours(held) => held.claims.contains_key(&seq),
+            Source::Theirs(held) => held.contains(&seq),
+        }
+    }
+
+    /// A copy that outlives the moment.
+    pub(crate) fn to_set(&self) -> HashSet<i64> {
+        match &self.0 {
+            Source::Ours(held) => held.claims.keys().copied().collect(),
+            Source::Theirs(held) => held.clone(),
+        }
+    }
+}
+
+impl InFlight {
+    /// For the database at `path`.
+    pub(crate) fn new(path: &Path) -> Self {
+        let beside = |suffix: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        Self {
+            lock: DispatchLock::new(beside("-dispatch")),
+            path: beside("-claims"),
+            next_claim: AtomicU64::new(1),
+            held: Mutex::default(),
+        }
+    }
+
+    /// Takes the right to dispatch unless others have it. In a write transaction.
+    pub(crate) fn take_lock(&self) -> Result<bool> {
+        if self.lock.is_ours() {
+            return Ok(true);
+        }
+        if !self.lock.take()? {
+            return Ok(false);
+        }
+        // What a predecessor left in the file must not count as ours.
+        self.held().unpublished = true;
+        Ok(true)
+    }
+
+    pub(crate) fn has_lock(&self) -> bool {
+        self.lock.is_ours()
+    }
+
+    pub(crate) fn free_lock(&self) {
+        self.lock.free();
+    }
+
+    pub(crate) fn new_claim(&self) -> u64 {
+        self.next_claim.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether we hold a message.
+    pub(crate) fn is_held(&self, seq: i64) -> bool {
+        self.held().claims.contains_key(&seq)
+    }
+
+    /// Notes that `claim` holds a message that nobody held. In a write transaction.
+    pub(crate) fn hold(&self, seq: i64, claim: u64) {
+        let mut held = self.held();
+        held.claims.insert(seq, claim);
+        held.unpublished = true;
+    }
+
+    /// Forgets messages that are gone. The file may keep them: nobody will ask for them.
+    pub(crate) fn forget(&self, seqs: &[i64], claim: u64) {
+        let mut held = self.held();
+        for seq in seqs {
+            if held.claims.get(seq) == Some(&claim) {
+                held.claims.remove(seq);
+            }
+        }
+    }
+
+    /// Gives messages back.
+    pub(crate) fn give_back(&self, seqs: &[i64], claim: u64) {
+        self.forget(seqs, claim);
+        self.held().unpublished = true;
+    }
+
+    /// Gives back all that a claim holds and answers whether that was anything.
+    pub(crate) fn give_all_back(&self, claim: u64) -> bool {
+        let mut held = self.held();
+        let before = held.claims.len();
+        held.claims.retain(|_, holder| *holder != claim);
+        let any = held.claims.len() < before;
+        held.unpublished |= any;
+        any
+    }
+
+    /// What is held, by us or by others. In a write transaction unless we have the lock.
+    pub(crate) fn view(&self) -> Result<View<'_>> {
+        let source = if self.lock.is_ours() {
+            Source::Ours(self.held())
+        } else if self.lock.is_theirs()? {
+            Source::Theirs(self.read()?)
+        } else {
+            Source::Theirs(HashSet::new())
+        };
+        Ok(View(source))
+    }
+
+    pub(crate) fn is_unpublished(&self) -> bool {
+        self.held().unpublished && self.lock.is_ours()
+    }
+
+    /// Writes down for others what we hold. In a write transaction.
+    pub(crate) fn publish(&self) -> Result<()> {
+        let mut held = self.held();
+        if !held.unpublished || !self.lock.is_ours() {
+            return Ok(());
+        }
+        let mut content = Vec::with_capacity(8 * (held.claims.len() + 1));
+        content.extend((held.claims.len() as u64).to_le_bytes());
+        held.claims.keys().for_each(|seq| content.extend(seq.to_le_bytes()));
+        self.write(&content).map_err(|error| Fault::beside(&self.path, error))?;
+        held.unpublished = false;
+        Ok(())
+    }
+
+    fn write(&self, content: &[u8]) -> io::Result<()> {
+        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(&self.path)?;
+        file.rewind()?;
+        file.write_all(content)
+    }
+
+    fn read(&self) -> Result<HashSet<i64>> {
+        let content = fs::read(&self.path).map_err(|error| Fault::beside(&self.path, error))?;
+        let mut numbers = content.chunks_exact(8).map(|chunk| {
+            i64::from_le_bytes(chunk.try_into().expect("chunks_exact makes chunks of eight bytes"))
+        });
+        let count = numbers.next().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        Ok(numbers.take(count).collect())
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> (tempfile::TempDir, InFlight, InFlight) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.db");
+        let (one, two) = (InFlight::new(&path), InFlight::new(&path));
+        assert!(one.take_lock().unwrap());
+        one.publish().unwrap();
+        (directory, one, two)
+    }
+
+    #[test]
+    fn others_see_what_is_held_and_what_was_given_back() {
+        let (_directory, one, two) = two();
+        for (seq, claim) in [(7, 1), (8, 1), (9, 2)] {
+            one.hold(seq, claim);
+        }
+        one.publish().unwrap();
+        assert_eq!(two.view().unwrap().to_set(), HashSet::from([7, 8, 9]));
+        assert!(one.give_all_back(1));
+        assert!(!one.give_all_back(1));
+        one.publish().unwrap();
+        assert_eq!(two.view().unwrap().to_set(), HashSet::from([9]));
+    }
+
+    #[test]
+    fn a_claim_gives_back_only_its_own() {
+        let (_directory, one, _two) = two();
+        one.hold(7, 1);
+        one.give_back(&[7], 2);
+        assert!(one.view().unwrap().contains(7));
+        one.give_back(&[7], 1);
+        assert!(!one.view().unwrap().contains(7));
+    }
+
+    #[test]
+    fn what_a_crashed_holder_wrote_is_void() {
+        let (_directory, one, two) = two();
+        one.hold(7, 1);
+        one.publish().unwrap();
+        drop(one);
+        assert!(!two.view().unwrap().contains(7), "nobody has the lock");
+        assert!(two.take_lock().unwrap());
+        two.publish().unwrap();
+        assert_eq!(two.read().unwrap(), HashSet::new(), "the successor starts afresh");
+    }
+}

@@ -1,0 +1,89 @@
+//! Noticing what other processes commit.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Weak,
+    thread,
+    time::Duration,
+};
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+
+use super::File;
+use crate::writer::Work;
+
+/// Commits that follow each other so closely are noticed together.
+const DEBOUNCE: Duration = Duration::from_millis(2);
+
+/// How often to look where the operating system does not tell.
+const POLL: Duration = Duration::from_millis(250);
+
+/// Watches the write-ahead log: every commit writes to it. Whether the commit was somebody else's is found out by
+/// the writer thread, whose connection knows its own. Ends when it is dropped.
+pub(crate) struct Watch {
+    _source: Source,
+}
+
+enum Source {
+    System(#[expect(dead_code, reason = "watches as long as it lives")] RecommendedWatcher),
+    Polling,
+}
+
+impl Watch {
+    /// Watches for `file`, by polling if need be.
+    pub(crate) fn start(path: &Path, file: Weak<File>) -> Self {
+        let source = match watch_log(path, Weak::clone(&file)) {
+            Ok(watcher) => Source::System(watcher),
+            Err(error) => {
+                tracing::info!(%error, "cannot watch for commits of other processes: looking every 250 ms");
+                poll(file);
+                Source::Polling
+            }
+        };
+        Self { _source: source }
+    }
+}
+
+fn watch_log(path: &Path, file: Weak<File>) -> notify::Result<RecommendedWatcher> {
+    // Windows tells of writes to an open file late: when its cache is flushed.
+    if cfg!(windows) {
+        return Err(notify::Error::generic("this system tells of writes too late"));
+    }
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        if event.is_ok_and(|event| event.kind.is_access()) {
+            return;
+        }
+        // The system merges what comes while this thread sleeps.
+        thread::sleep(DEBOUNCE);
+        look(&file);
+    })?;
+    watcher.watch(&PathBuf::from(log), RecursiveMode::NonRecursive)?;
+    Ok(watcher)
+}
+
+fn poll(file: Weak<File>) {
+    // Without a thread nothing is noticed early, and callers cap their waits anyway.
+    drop(thread::Builder::new().name("postdate-watch".to_owned()).spawn(move || {
+        while look(&file) {
+            thread::sleep(POLL);
+        }
+    }));
+}
+
+/// Has the writer begin a transaction, by which it sees whether others have committed. The log is written to
+/// before the commit is done, but its author holds the lock on writing until it is: this waits for that. `false`
+/// if the file is closed.
+fn look(file: &Weak<File>) -> bool {
+    let Some(file) = file.upgrade() else { return false };
+    file.write_unasked(Work::Plain, |_| Ok(()));
+    true
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
+}

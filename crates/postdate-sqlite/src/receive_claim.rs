@@ -1,0 +1,150 @@
+//! The lock on received messages.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use postdate_core::{Address, Operation, ReceiveClaim, StoreError};
+use rusqlite::Connection;
+
+use crate::{
+    error::Result,
+    file::File,
+    queues,
+    receiver::lock_end,
+    time::floor_micros,
+    wake::Topic,
+    writer::{Tx, Work},
+};
+
+const COMPLETE: &str = "DELETE FROM queue_message WHERE seq = ?1 AND lock = ?2";
+
+const ABANDON: &str = "UPDATE queue_message SET locked_until = 0, lock = 0 WHERE seq = ?1 AND lock = ?2";
+
+/// As if it had never been received.
+const UNDO: &str = "
+    UPDATE queue_message SET locked_until = 0, lock = 0, deliveries = deliveries - 1
+    WHERE seq = ?1 AND lock = ?2";
+
+const RENEW: &str = "UPDATE queue_message SET locked_until = ?3 WHERE seq = ?1 AND lock = ?2";
+
+const COPY: &str = "
+    INSERT INTO queue_message (queue, enqueued, id, headers, body)
+    SELECT ?3, ?4, id, headers, body FROM queue_message WHERE seq = ?1 AND lock = ?2";
+
+/// Locked rows: dropping this unlocks what is left of them.
+///
+/// The token is the fence: it is new for every receive, so a lock that ran out and was taken by others answers to
+/// another token.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: Arc<File>,
+    queue: i64,
+    token: i64,
+    positions: Vec<u64>,
+    release: &'static str,
+}
+
+impl Lock {
+    /// A lock that was just taken. Unless it is [kept](Self::keep), its receiver went away before it heard of it.
+    pub(crate) fn new(file: Arc<File>, queue: i64, token: i64, positions: Vec<u64>) -> Self {
+        Self { file, queue, token, positions, release: UNDO }
+    }
+
+    fn keep(&mut self) {
+        self.release = ABANDON;
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.positions.is_empty() {
+            return;
+        }
+        let (queue, token, release) = (self.queue, self.token, self.release);
+        let positions = std::mem::take(&mut self.positions);
+        self.file.write_unasked(Work::Fleeting, move |tx| {
+            each(tx.connection, release, &positions, token)?;
+            tx.ring(Topic::Queue(queue), i64::MIN);
+            Ok(())
+        });
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct QueueClaim {
+    lock: Lock,
+}
+
+impl QueueClaim {
+    pub(crate) fn new(mut lock: Lock) -> Self {
+        lock.keep();
+        Self { lock }
+    }
+
+    async fn settle<F>(&mut self, positions: &[u64], work: Work, act: F) -> Result<Vec<bool>, StoreError>
+    where
+        F: FnOnce(&mut Tx<'_>, &[u64], i64) -> Result<Vec<bool>> + Send + 'static,
+    {
+        let (token, own) = (self.lock.token, positions.to_vec());
+        let act = move |tx: &mut Tx<'_>| act(tx, &own, token);
+        let settled = self.lock.file.write(Operation::Settle, work, act).await?;
+        self.lock.positions.retain(|position| !positions.contains(position));
+        Ok(settled)
+    }
+}
+
+#[async_trait]
+impl ReceiveClaim for QueueClaim {
+    async fn complete(&mut self, positions: &[u64]) -> Result<Vec<bool>, StoreError> {
+        let complete =
+            |tx: &mut Tx<'_>, positions: &[u64], token| each(tx.connection, COMPLETE, positions, token);
+        self.settle(positions, Work::Plain, complete).await
+    }
+
+    async fn abandon(&mut self, positions: &[u64]) -> Result<Vec<bool>, StoreError> {
+        let queue = self.lock.queue;
+        let abandon = move |tx: &mut Tx<'_>, positions: &[u64], token| {
+            tx.ring(Topic::Queue(queue), i64::MIN);
+            each(tx.connection, ABANDON, positions, token)
+        };
+        self.settle(positions, Work::Fleeting, abandon).await
+    }
+
+    async fn move_to(&mut self, positions: &[u64], queue: &Address) -> Result<Vec<bool>, StoreError> {
+        let queue = queue.clone();
+        let move_to = move |tx: &mut Tx<'_>, positions: &[u64], token| {
+            let target = queues::number(tx.connection, &queue)?;
+            let now = floor_micros(tx.shared.clock.now());
+            for position in positions {
+                tx.connection.prepare_cached(COPY)?.execute((seq(*position), token, target, now))?;
+            }
+            tx.ring(Topic::Queue(target), i64::MIN);
+            each(tx.connection, COMPLETE, positions, token)
+        };
+        self.settle(positions, Work::Plain, move_to).await
+    }
+
+    async fn renew(&mut self) -> Result<(), StoreError> {
+        let (token, positions) = (self.lock.token, self.lock.positions.clone());
+        let renew = move |tx: &mut Tx<'_>| {
+            let end = lock_end(floor_micros(tx.shared.clock.now()));
+            for position in positions {
+                tx.connection.prepare_cached(RENEW)?.execute([seq(position), token, end])?;
+            }
+            Ok(())
+        };
+        self.lock.file.write(Operation::Renew, Work::Fleeting, renew).await
+    }
+}
+
+/// Executes a statement of position and token for each; says where it found the row.
+fn each(connection: &Connection, sql: &str, positions: &[u64], token: i64) -> Result<Vec<bool>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = positions.iter().map(|position| Ok(statement.execute([seq(*position), token])? == 1));
+    found.collect()
+}
+
+/// A position that was never given out has no row.
+fn seq(position: u64) -> i64 {
+    i64::try_from(position).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,128 @@
+//! Waking those who wait for messages.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+};
+
+use tokio::sync::watch;
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Topic {
+    /// A delayed message of this endpoint.
+    Endpoint(i64),
+    /// A message in this queue.
+    Queue(i64),
+}
+
+/// One waiter: a store handle or a receiver.
+#[derive(Debug)]
+pub(crate) struct Wake {
+    /// Counts the reasons to wake.
+    reasons: watch::Sender<u64>,
+    /// How many of them [`changed`](Self::changed) has told of.
+    told: AtomicU64,
+    /// Only what comes before this time is a reason.
+    horizon: AtomicI64,
+}
+
+/// All waiters of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Wakes(Mutex<HashMap<Topic, Vec<Weak<Wake>>>>);
+
+impl Wake {
+    /// Waits for a reason that was not told of before.
+    pub(crate) async fn changed(&self) {
+        let told = self.told.load(Ordering::Acquire);
+        let mut reasons = self.reasons.subscribe();
+        // An error would mean that the sender is gone, and the sender is in `self`.
+        if let Ok(count) = reasons.wait_for(|count| *count != told).await {
+            self.told.fetch_max(*count, Ordering::AcqRel);
+        }
+    }
+
+    /// From now on only what comes before `time` is a reason.
+    pub(crate) fn set_horizon(&self, time: i64) {
+        self.horizon.store(time, Ordering::SeqCst);
+    }
+
+    fn ring(&self) {
+        self.reasons.send_modify(|count| *count += 1);
+    }
+}
+
+impl Wakes {
+    /// A new waiter, which takes everything for a reason until it sets its horizon.
+    pub(crate) fn join(&self, topic: Topic) -> Arc<Wake> {
+        let wake = Arc::new(Wake {
+            reasons: watch::Sender::new(0),
+            told: AtomicU64::new(0),
+            horizon: AtomicI64::new(i64::MAX),
+        });
+        let mut waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiters = waiters.entry(topic).or_default();
+        waiters.retain(|waiter| waiter.strong_count() > 0);
+        waiters.push(Arc::downgrade(&wake));
+        wake
+    }
+
+    /// Something happens at `time`: wakes those whose horizon lies after it.
+    pub(crate) fn ring(&self, topic: Topic, time: i64) {
+        let waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiters = waiters.get(&topic).into_iter().flatten().filter_map(Weak::upgrade);
+        waiters.filter(|wake| time < wake.horizon.load(Ordering::SeqCst)).for_each(|wake| wake.ring());
+    }
+
+    /// Anything may have happened: wakes everybody.
+    pub(crate) fn ring_all(&self) {
+        let waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiters.values().flatten().filter_map(Weak::upgrade).for_each(|wake| wake.ring());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    const HERE: Topic = Topic::Endpoint(1);
+
+    #[test]
+    fn a_reason_between_two_calls_is_not_missed() {
+        let wakes = Wakes::default();
+        let wake = wakes.join(HERE);
+        assert!(wake.changed().now_or_never().is_none());
+        wakes.ring(HERE, 5);
+        assert!(wake.changed().now_or_never().is_some());
+        assert!(wake.changed().now_or_never().is_none());
+    }
+
+    #[test]
+    fn what_lies_beyond_the_horizon_is_no_reason() {
+        let wakes = Wakes::default();
+        let wake = wakes.join(HERE);
+        wake.set_horizon(10);
+        wakes.ring(HERE, 10);
+        wakes.ring(Topic::Endpoint(2), 1);
+        wakes.ring(Topic::Queue(1), 1);
+        assert!(wake.changed().now_or_never().is_none());
+        wakes.ring(HERE, 9);
+        assert!(wake.changed().now_or_never().is_some());
+    }
+
+    #[test]
+    fn all_who_wait_on_one_handle_are_woken() {
+        let wakes = Wakes::default();
+        let wake = wakes.join(HERE);
+        let (one, two) = (wake.changed(), wake.changed());
+        let mut both = Box::pin(futures::future::join(one, two));
+        assert!(both.as_mut().now_or_never().is_none());
+        wakes.ring_all();
+        assert!(both.now_or_never().is_some());
+    }
+}

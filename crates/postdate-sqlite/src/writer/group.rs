@@ -1,0 +1,154 @@
+//! One group of jobs, one transaction.
+
+use std::sync::{Arc, mpsc::Receiver};
+
+use rusqlite::Connection;
+
+use super::{
+    gather::Gatherer,
+    job::{Effects, Job, Tx, Work},
+};
+use crate::{
+    error::{Fault, Result},
+    file::{Shared, Synchronous},
+};
+
+/// The writer thread's state.
+pub(super) struct Worker {
+    connection: Connection,
+    shared: Arc<Shared>,
+    /// What a durable commit needs.
+    durable: Synchronous,
+    /// What the connection is set to.
+    set: Synchronous,
+    /// Changes whenever another connection has committed.
+    data_version: Option<i64>,
+}
+
+impl Worker {
+    /// Notes at once where the others stand: what they commit from now on is news.
+    pub(super) fn new(connection: Connection, durable: Synchronous, shared: Arc<Shared>) -> Self {
+        let data_version = data_version(&connection).ok();
+        Self { connection, shared, durable, set: durable, data_version }
+    }
+
+    pub(super) fn run(mut self, queue: Receiver<Box<dyn Job>>) {
+        let mut gatherer = Gatherer::new(queue);
+        while let Some(group) = gatherer.next() {
+            if !group.is_empty() {
+                self.commit_group(group);
+            }
+        }
+    }
+
+    fn commit_group(&mut self, mut group: Vec<Box<dyn Job>>) {
+        let mut effects = Vec::with_capacity(group.len());
+        let outcome = self.transact(&mut group, &mut effects);
+        if let Err(fault) = &outcome {
+            tracing::debug!(?fault, jobs = group.len(), "transaction rolled back");
+            self.roll_back();
+        } else {
+            effects.into_iter().for_each(|effects| effects.apply(&self.shared));
+        }
+        self.publish();
+        let broken = outcome.err();
+        group.into_iter().for_each(|job| job.answer(broken.as_ref()));
+    }
+
+    fn transact(&mut self, group: &mut [Box<dyn Job>], effects: &mut Vec<Effects>) -> Result<()> {
+        self.set_synchronous(group)?;
+        self.execute("BEGIN IMMEDIATE")?;
+        self.look_for_others()?;
+        for job in group {
+            if let Some(done) = self.run_job(&mut **job)? {
+                effects.push(done);
+            }
+        }
+        self.shared.in_flight.publish()?;
+        self.execute("COMMIT")
+    }
+
+    /// Does one job. `None` if it failed and has left no trace, an error if the whole transaction is spoilt.
+    fn run_job(&self, job: &mut dyn Job) -> Result<Option<Effects>> {
+        let undoable = job.work() == Work::Undoable;
+        if undoable {
+            self.execute("SAVEPOINT job")?;
+        }
+        let before = self.connection.total_changes();
+        let mut tx = Tx::new(&self.connection, &self.shared);
+        let outcome = job.run(&mut tx);
+        let effects = tx.into_effects();
+        let Err(fault) = outcome else {
+            if undoable {
+                self.execute("RELEASE job")?;
+            }
+            return Ok(Some(effects));
+        };
+        // After some failures SQLite has already rolled back, the others' work included.
+        if self.connection.is_autocommit() {
+            return Err(fault);
+        }
+        if undoable {
+            self.execute("ROLLBACK TO job")?;
+            self.execute("RELEASE job")?;
+        } else if self.connection.total_changes() != before {
+            return Err(fault);
+        }
+        Ok(None)
+    }
+
+    /// Only fleeting work is committed without waiting for the disk.
+    fn set_synchronous(&mut self, group: &[Box<dyn Job>]) -> Result<()> {
+        let fleeting = group.iter().all(|job| job.work() == Work::Fleeting);
+        let wanted = if fleeting { Synchronous::Normal } else { self.durable };
+        if wanted != self.set {
+            wanted.set(&self.connection)?;
+            self.set = wanted;
+        }
+        Ok(())
+    }
+
+    /// Wakes everybody if another connection has committed. Own commits do not count: those who wait were woken
+    /// for them where they had reason.
+    fn look_for_others(&mut self) -> Result<()> {
+        let version = data_version(&self.connection)?;
+        if self.data_version.replace(version) != Some(version) {
+            self.shared.wakes.ring_all();
+        }
+        Ok(())
+    }
+
+    /// Tells other processes what this transaction gave back, in a transaction that writes nothing and so costs
+    /// no sync. If that fails they believe for a little longer that it is held: the next group tries again.
+    fn publish(&self) {
+        if !self.shared.in_flight.is_unpublished() {
+            return;
+        }
+        let published = self
+            .execute("BEGIN IMMEDIATE")
+            .and_then(|()| self.shared.in_flight.publish())
+            .and_then(|()| self.execute("COMMIT"));
+        if let Err(fault) = published {
+            tracing::warn!(?fault, "other processes see messages as held that were given back");
+            self.roll_back();
+        }
+    }
+
+    fn roll_back(&self) {
+        if !self.connection.is_autocommit()
+            && let Err(fault) = self.execute("ROLLBACK")
+        {
+            tracing::error!(?fault, "cannot roll back");
+        }
+    }
+
+    fn execute(&self, sql: &str) -> Result<()> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        statement.execute([]).map(drop).map_err(Fault::from)
+    }
+}
+
+fn data_version(connection: &Connection) -> Result<i64> {
+    let mut statement = connection.prepare_cached("PRAGMA data_version")?;
+    Ok(statement.query_row([], |row| row.get(0))?)
+}
