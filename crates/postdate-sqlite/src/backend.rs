@@ -14,7 +14,7 @@ use crate::{
 
 /// Delayed messages in an SQLite file.
 ///
-/// Clones share the open file: its writer thread, its claims, and the right to dispatch from it.
+/// Clones share the open file: its writer thread, its claims, and the right to dispatch.
 #[derive(Clone, Debug)]
 pub struct Sqlite {
     file: Arc<File>,
@@ -70,8 +70,11 @@ impl Backend for Sqlite {
         Ok(Arc::new(SqliteStore::new(Arc::clone(&self.file), number, mode)))
     }
 
-    async fn dispatching(&self, _: &EndpointName) -> Result<Dispatching, StoreError> {
-        let look = |tx: &mut crate::writer::Tx<'_>| tx.shared.in_flight.dispatching();
+    async fn dispatching(&self, endpoint: &EndpointName) -> Result<Dispatching, StoreError> {
+        let name = endpoint.clone();
+        let look = move |tx: &mut crate::writer::Tx<'_>| {
+            tx.shared.endpoints.of(schema::endpoint(tx.connection, &name)?).dispatching()
+        };
         self.file.write(Operation::Query, Work::Fleeting, look).await
     }
 }
