@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use postdate_core::{
-    Backend, Capabilities, ClaimKind, DelayedMessageStore, EndpointName, Operation, StoreError,
+    Backend, Capabilities, ClaimKind, DelayedMessageStore, Dispatching, EndpointName, Operation, StoreError,
     TransactionMode,
 };
 
@@ -68,5 +68,10 @@ impl Backend for Sqlite {
         let number =
             self.file.read(Operation::Open, move |connection| schema::endpoint(connection, &name)).await?;
         Ok(Arc::new(SqliteStore::new(Arc::clone(&self.file), number, mode)))
+    }
+
+    async fn dispatching(&self, _: &EndpointName) -> Result<Dispatching, StoreError> {
+        let look = |tx: &mut crate::writer::Tx<'_>| tx.shared.in_flight.dispatching();
+        self.file.write(Operation::Query, Work::Fleeting, look).await
     }
 }

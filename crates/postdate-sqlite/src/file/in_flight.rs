@@ -11,6 +11,8 @@ use std::{
     },
 };
 
+use postdate_core::Dispatching;
+
 use super::dispatch_lock::DispatchLock;
 use crate::error::{Fault, Result};
 
@@ -94,6 +96,15 @@ impl InFlight {
 
     pub(crate) fn has_lock(&self) -> bool {
         self.lock.is_ours()
+    }
+
+    /// Who has the right to dispatch. In a write transaction.
+    pub(crate) fn dispatching(&self) -> Result<Dispatching> {
+        Ok(match (self.lock.is_ours(), self.lock.is_theirs()?) {
+            (true, _) => Dispatching::Here,
+            (false, true) => Dispatching::Elsewhere,
+            (false, false) => Dispatching::Nobody,
+        })
     }
 
     pub(crate) fn free_lock(&self) {
@@ -217,6 +228,15 @@ mod tests {
         assert!(!one.give_all_back(1));
         one.publish().unwrap();
         assert_eq!(two.view().unwrap().to_set(), HashSet::from([9]));
+    }
+
+    #[test]
+    fn who_dispatches_is_known_to_all() {
+        let (_directory, one, two) = two();
+        let who = |side: &InFlight| side.dispatching().unwrap();
+        assert_eq!((who(&one), who(&two)), (Dispatching::Here, Dispatching::Elsewhere));
+        drop(one);
+        assert_eq!(who(&two), Dispatching::Nobody);
     }
 
     #[test]

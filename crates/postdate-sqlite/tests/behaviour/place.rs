@@ -1,7 +1,5 @@
 //! A directory for one test, what is opened in it, and messages to fill it with.
 
-#![expect(dead_code, reason = "no test uses all of it")]
-
 use std::{
     num::NonZeroUsize,
     path::PathBuf,

@@ -1,15 +1,13 @@
 //! Claims: one holder, given back when dropped, one dispatching file object.
 
-mod place;
-
 use std::{
     collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use crate::place::{Place, Store, address, delayed, eventually, id, limit, message};
 use futures::future::{join, poll_immediate};
-use place::{Place, Store, address, delayed, eventually, id, limit, message};
 use postdate_core::{
     Cancellation, DelayedMessageStoreExt, Due, DueBatch, Failure, FetchDue, MessageState, Rescheduling,
 };

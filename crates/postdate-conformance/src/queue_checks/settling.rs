@@ -1,0 +1,117 @@
+//! Completing, giving back and moving what was received.
+
+use anyhow::{Result, ensure};
+use postdate_core::{ReceivedBatch, StoreErrorKind};
+
+use crate::{
+    bench::Bench,
+    drive::{empty, nothing_to_receive, positions, receive, refused},
+    harness::{checks, ensure_eq},
+    make::{address, sends},
+    patience::Patience,
+};
+
+checks! {
+    async fn a_completed_message_is_gone(bench: &Bench) -> Result<()> {
+        let (_queues, receiver) = bench.filled(&sends(2)).await?;
+        let ReceivedBatch { messages, mut claim } = receive(&*receiver, 1).await?;
+        ensure_eq!(claim.complete(&positions(&messages)).await?, [true]);
+        drop(claim);
+        let rest = empty(&*receiver, 1, Patience::with("the other message")).await?;
+        ensure_eq!(rest[0].message.id.as_str(), "m00001");
+        Ok(())
+    }
+
+    async fn what_is_not_held_is_not_settled(bench: &Bench) -> Result<()> {
+        let (queues, receiver) = bench.filled(&sends(3)).await?;
+        queues.create(&address("audit")).await?;
+        let mut first = receive(&*receiver, 1).await?;
+        let second = receive(&*receiver, 1).await?;
+        let (own, others) = (first.messages[0].position, second.messages[0].position);
+        let none = others + 1_000_000;
+        ensure_eq!(first.claim.complete(&[none, others, own]).await?, [false, false, true]);
+        ensure_eq!(first.claim.complete(&[own]).await?, [false]);
+        ensure_eq!(first.claim.abandon(&[none, others, own]).await?, [false; 3]);
+        ensure_eq!(first.claim.move_to(&[none, others, own], &address("audit")).await?, [false; 3]);
+        drop((first, second));
+        let rest = empty(&*receiver, 2, Patience::with("the other messages")).await?;
+        ensure!(rest.iter().map(|queued| queued.message.id.as_str()).eq(["m00001", "m00002"]));
+        nothing_to_receive(&*queues.receiver(&address("audit")).await?).await
+    }
+
+    async fn an_abandoned_message_is_first_again(bench: &Bench) -> Result<()> {
+        let (_queues, receiver) = bench.filled(&sends(4)).await?;
+        let ReceivedBatch { messages, mut claim } = receive(&*receiver, 3).await?;
+        ensure_eq!(messages.len(), 3);
+        let all = positions(&messages);
+        ensure_eq!(claim.abandon(&[all[1]]).await?, [true]);
+        let again = receive(&*receiver, 1).await?;
+        ensure_eq!(again.messages[0].position, all[1]);
+        drop((claim, again));
+        let came = empty(&*receiver, 4, Patience::with("what was given back")).await?;
+        ensure!(
+            came.iter().map(|queued| queued.message.id.as_str()).eq(["m00000", "m00001", "m00002", "m00003"])
+        );
+        Ok(())
+    }
+
+    async fn a_dropped_receive_claim_gives_its_messages_back_in_order(bench: &Bench) -> Result<()> {
+        let (_queues, receiver) = bench.filled(&sends(5)).await?;
+        for _ in 0..3 {
+            let patience = Patience::with("what a dropped claim held to be first again");
+            let mut batch = receive(&*receiver, 3).await?;
+            while batch.messages[0].message.id.as_str() != "m00000" {
+                drop(batch);
+                patience.a_moment().await?;
+                batch = receive(&*receiver, 3).await?;
+            }
+            ensure!(batch.messages.is_sorted_by_key(|queued| queued.position));
+        }
+        Ok(())
+    }
+
+    async fn a_message_can_be_moved_to_another_queue(bench: &Bench) -> Result<()> {
+        let (queues, receiver) = bench.filled(&sends(3)).await?;
+        let error = address("error");
+        queues.create(&error).await?;
+        let ReceivedBatch { messages, mut claim } = receive(&*receiver, 2).await?;
+        ensure_eq!(claim.move_to(&positions(&messages), &error).await?, [true, true]);
+        ensure!(
+            claim.complete(&positions(&messages)).await? == [false, false],
+            "what was moved is held still"
+        );
+        drop(claim);
+        let moved = empty(&*queues.receiver(&error).await?, 2, Patience::with("what was moved")).await?;
+        for (before, after) in messages.iter().zip(&moved) {
+            ensure_eq!(after.message.destination, error);
+            ensure_eq!(
+                (&after.message.id, &after.message.headers),
+                (&before.message.id, &before.message.headers)
+            );
+            ensure!(after.message.body == before.message.body && after.position != before.position);
+        }
+        let rest = empty(&*receiver, 1, Patience::with("the other message")).await?;
+        ensure_eq!(rest[0].message.id.as_str(), "m00002");
+        Ok(())
+    }
+
+    async fn moving_to_a_queue_that_is_not_there_moves_nothing(bench: &Bench) -> Result<()> {
+        let (queues, receiver) = bench.filled(&sends(2)).await?;
+        let ReceivedBatch { messages, mut claim } = receive(&*receiver, 2).await?;
+        let held = positions(&messages);
+        refused(claim.move_to(&held, &address("nowhere")).await, StoreErrorKind::NoSuchQueue)?;
+        nothing_to_receive(&*receiver).await?;
+        ensure!(claim.complete(&held).await? == vec![true; held.len()], "the claim was lost");
+        ensure!(queues.list().await?.len() == 1, "the missing queue was created");
+        Ok(())
+    }
+
+    async fn a_renewed_receive_claim_holds_on(bench: &Bench) -> Result<()> {
+        let (_queues, receiver) = bench.filled(&sends(1)).await?;
+        let ReceivedBatch { messages, mut claim } = receive(&*receiver, 1).await?;
+        claim.renew().await?;
+        nothing_to_receive(&*receiver).await?;
+        ensure_eq!(claim.complete(&positions(&messages)).await?, [true]);
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! A suite of checks for one backend.
+
+use std::{env, fmt, process::ExitCode, sync::Arc};
+
+use futures::future::BoxFuture;
+use libtest_mimic::{Arguments, Completion, Trial};
+use postdate_core::{Backend, Queues, StoreError};
+
+use crate::{
+    Place, checks,
+    harness::{self, Check, Outcome},
+    queue_checks,
+};
+
+/// The checks for a backend: for its stores, for its queues, or for both in one place.
+///
+/// ```no_run
+/// # use std::{process::ExitCode, sync::Arc};
+/// # use postdate_core::{Backend, Memory, Queues};
+/// # use postdate_conformance::Suite;
+/// fn main() -> ExitCode {
+///     Suite::new("memory")
+///         .stores(|place| {
+///             let memory = place.shared(Memory::new);
+///             async move { Ok(Arc::new(memory) as Arc<dyn Backend>) }
+///         })
+///         .queues(|place| {
+///             let memory = place.shared(Memory::new);
+///             async move { Ok(Arc::new(memory.queues()) as Arc<dyn Queues>) }
+///         })
+///         .run()
+/// }
+/// ```
+pub struct Suite {
+    name: String,
+    subject: Subject,
+}
+
+/// What is judged.
+#[derive(Clone)]
+pub(crate) struct Subject {
+    pub(crate) stores: Option<Open<dyn Backend>>,
+    pub(crate) queues: Option<Open<dyn Queues>>,
+    pub(crate) wakes: bool,
+}
+
+/// Opens a handle on a place.
+pub(crate) type Open<T> =
+    Arc<dyn Fn(&Place) -> BoxFuture<'static, Result<Arc<T>, StoreError>> + Send + Sync + 'static>;
+
+/// Says that a backend cannot be judged here, and why: its server is not there, say. An error where
+/// `POSTDATE_REQUIRE` names the backend.
+pub fn absent(name: &str, why: &str) -> ExitCode {
+    say(&format!("{name}: no check was run: {why}"));
+    if is_required(name) { nothing_judged(name) } else { ExitCode::SUCCESS }
+}
+
+impl Suite {
+    /// A suite without checks for the backend of this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), subject: Subject { stores: None, queues: None, wakes: true } }
+    }
+
+    /// Adds the checks for a store; `open` opens a handle on a place.
+    #[must_use]
+    pub fn stores<F, Opening>(mut self, open: F) -> Self
+    where
+        F: Fn(&Place) -> Opening + Send + Sync + 'static,
+        Opening: Future<Output = Result<Arc<dyn Backend>, StoreError>> + Send + 'static,
+    {
+        self.subject.stores = Some(Arc::new(move |place| Box::pin(open(place))));
+        self
+    }
+
+    /// Adds the checks for queues; `open` opens a handle on a place, which is also that of the store if there
+    /// is one.
+    #[must_use]
+    pub fn queues<F, Opening>(mut self, open: F) -> Self
+    where
+        F: Fn(&Place) -> Opening + Send + Sync + 'static,
+        Opening: Future<Output = Result<Arc<dyn Queues>, StoreError>> + Send + 'static,
+    {
+        self.subject.queues = Some(Arc::new(move |place| Box::pin(open(place))));
+        self
+    }
+
+    /// Says that `changed` never completes, because the backend cannot tell: what would wait for it is ignored.
+    #[must_use]
+    pub fn without_wake_ups(mut self) -> Self {
+        self.subject.wakes = false;
+        self
+    }
+
+    /// Judges as the arguments of the process say, which are those of the standard test harness.
+    pub fn run(self) -> ExitCode {
+        let arguments = Arguments::from_args();
+        let trials = self.checks().map(|check| self.trial(check)).collect();
+        let conclusion = libtest_mimic::run(&arguments, trials);
+        let judged = conclusion.num_passed + conclusion.num_failed;
+        let whole = !arguments.list && arguments.filter.is_none() && arguments.skip.is_empty();
+        if whole && judged == 0 && is_required(&self.name) {
+            return nothing_judged(&self.name);
+        }
+        conclusion.exit_code()
+    }
+
+    /// The names of the checks.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.checks().map(|check| check.name)
+    }
+
+    /// Judges by one check. Must not be called within a runtime.
+    pub fn check(&self, name: &str) -> Outcome {
+        match self.checks().find(|check| check.name == name) {
+            Some(check) => harness::judge(&self.subject, check),
+            None => Outcome::Failed(format!("there is no check called {name}")),
+        }
+    }
+
+    fn checks(&self) -> impl Iterator<Item = &'static Check> + use<> {
+        let stores = self.subject.stores.is_some().then(checks::all);
+        let queues = self.subject.queues.is_some().then(queue_checks::all);
+        stores.into_iter().flatten().chain(queues.into_iter().flatten())
+    }
+
+    fn trial(&self, check: &'static Check) -> Trial {
+        let subject = self.subject.clone();
+        Trial::ignorable_test(format!("{}::{}", self.name, check.name), move || {
+            match harness::judge(&subject, check) {
+                Outcome::Passed => Ok(Completion::Completed),
+                Outcome::Ignored(missing) => Ok(Completion::ignored_with(missing)),
+                Outcome::Failed(why) => Err(why.into()),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Suite").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn is_required(name: &str) -> bool {
+    env::var("POSTDATE_REQUIRE").is_ok_and(|names| names_one(&names, name))
+}
+
+fn names_one(names: &str, name: &str) -> bool {
+    names.split(',').any(|required| required.trim() == name)
+}
+
+fn nothing_judged(name: &str) -> ExitCode {
+    say(&format!("{name}: POSTDATE_REQUIRE names it, and nothing was judged"));
+    ExitCode::FAILURE
+}
+
+#[expect(clippy::print_stderr, reason = "a test harness speaks to whoever started it")]
+fn say(line: &str) {
+    eprintln!("{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_check_has_a_name_of_its_own() {
+        let mut names = BTreeSet::new();
+        for check in checks::all().chain(queue_checks::all()) {
+            assert!(names.insert(check.name), "{} is there twice", check.name);
+        }
+    }
+
+    #[test]
+    fn a_backend_is_required_by_its_whole_name() {
+        assert!(names_one("postgres", "postgres") && names_one("sqlite, postgres", "postgres"));
+        assert!(!names_one("", "postgres") && !names_one("postgres-15", "postgres"));
+    }
+}

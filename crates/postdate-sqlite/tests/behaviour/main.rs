@@ -1,0 +1,10 @@
+//! What the crate does, seen from outside.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod claims;
+mod place;
+mod queues;
+mod store;
+mod transactions;
+mod wake;
