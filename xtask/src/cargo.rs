@@ -40,8 +40,6 @@ pub(crate) fn test(root: &Path) -> Result<Outcome> {
 pub(crate) fn docs(root: &Path) -> Result<Outcome> {
     let mut doc = cargo(root);
     doc.args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
-    // The binary and the facade share a name; the facade's pages are those people want.
-    doc.args(["--exclude", "postdate-cli"]);
     expect_success(&mut doc, "mend the doc comments named above")
 }
 

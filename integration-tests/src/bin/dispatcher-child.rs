@@ -15,8 +15,8 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use postdate_core::{Address, DelayedDelivery, Due, Message, MessageId, Queues, TransactionMode};
-use postdate_sqlite::Sqlite;
+use postdate::sqlite::Sqlite;
+use postdate::{Address, DelayedDelivery, Due, Message, MessageId, Queues, TransactionMode};
 use tokio::task::JoinSet;
 
 const PRODUCERS: u32 = 8;

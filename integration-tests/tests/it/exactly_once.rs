@@ -6,7 +6,7 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use postdate_core::{Backend, EndpointName, QueuedMessage, TransactionMode};
+use postdate::{Backend, EndpointName, QueuedMessage, TransactionMode};
 
 use crate::scene::{Scene, ids};
 

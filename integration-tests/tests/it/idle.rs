@@ -10,12 +10,11 @@ use std::{
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use postdate_core::{
+use postdate::{
     Address, Backend, Cancellation, Capabilities, DelayedDelivery, DelayedMessage, DelayedMessageStore, Due,
     DueBatch, EndpointName, FetchDue, ListQuery, Listing, Message, MessageId, NextDue, Queues, Rescheduling,
-    ScheduledMessage, ScheduledMessages, Settings, Stats, StoreError, TransactionMode,
+    ScheduledMessage, ScheduledMessages, Settings, Stats, StoreError, TransactionMode, sqlite::Sqlite,
 };
-use postdate_sqlite::Sqlite;
 
 use crate::scene::{Diary, Scene, eventually};
 

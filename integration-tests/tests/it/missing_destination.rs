@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postdate_core::{DelayedDelivery, DelayedMessage, Due, Message, Queues, TransactionMode, error_queue};
+use postdate::{DelayedDelivery, DelayedMessage, Due, Message, Queues, TransactionMode, error_queue};
 
 use crate::scene::{Diary, Scene, address, all_settled, id, receive};
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use postdate_core::{
+use postdate::{
     Backoff, DelayedDelivery, DispatchError, DispatchErrorKind, Dispatcher, Due, Enlistment, Message,
     OutgoingMessage, Queues, Settings, StoreError,
 };

@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use postdate_core::{
+use postdate::{
     Address, DelayedDelivery, Event, MessageId, Observer, QueuedMessage, Queues, Reason, ReceiverExt,
+    sqlite::Sqlite,
 };
-use postdate_sqlite::Sqlite;
 use tempfile::TempDir;
 
 /// Long enough for a busy machine; nothing is expected to take so long.

@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc};
 
 use async_trait::async_trait;
-use postdate_core::{
+use postdate::{
     DelayedDelivery, DispatchError, Dispatcher, Due, Enlistment, Message, OutgoingMessage, Queues, StoreError,
 };
 use tokio::sync::Semaphore;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use postdate_core::{
+use postdate::{
     Backend, DelayedDelivery, DelayedMessageStoreExt, Due, EndpointName, Message, Queues, TransactionMode,
 };
 

@@ -34,6 +34,8 @@ const STATS: &str = "
         min(attempt_at) FILTER (WHERE attempt_at > ?2 AND attempt_at < ?3)
     FROM message WHERE endpoint = ?1";
 
+const IS_THERE: &str = "SELECT 1 FROM message WHERE seq = ?1";
+
 pub(super) fn get(
     connection: &Connection,
     endpoint: i64,
@@ -94,12 +96,18 @@ pub(super) fn list(
 
 /// Counts; the caller knows the time.
 pub(super) fn stats(connection: &Connection, endpoint: i64, now: i64, held: &HashSet<i64>) -> Result<Stats> {
+    // What was just removed may still be among the held.
+    let mut is_there = connection.prepare_cached(IS_THERE)?;
+    let mut in_flight = 0;
+    for seq in held {
+        in_flight += u64::from(is_there.exists([seq])?);
+    }
     let stats = connection.prepare_cached(STATS)?.query_row([endpoint, now, NEVER], |row| {
         let time = |column| row.get::<_, Option<i64>>(column).map(|micros| micros.map(from_micros));
         Ok(Stats {
             pending: record::count(row, 0)?,
             overdue: record::count(row, 1)?,
-            in_flight: held.len() as u64,
+            in_flight,
             failing: record::count(row, 2)?,
             oldest_overdue: time(3)?,
             next_due: time(4)?,
