@@ -48,5 +48,6 @@ pub use scheduled::{
 };
 pub use settings::{CatchUp, Settings};
 pub use store::{
-    Backend, Claim, DelayedMessageStore, DelayedMessageStoreExt, DueBatch, Failure, FetchDue, NextDue,
+    Backend, Claim, DelayedMessageStore, DelayedMessageStoreExt, Dispatching, DueBatch, Failure, FetchDue,
+    NextDue,
 };

@@ -41,6 +41,29 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         endpoint: &EndpointName,
         mode: TransactionMode,
     ) -> Result<Arc<dyn DelayedMessageStore>, StoreError>;
+
+    /// Who dispatches, where one process at a time has the right to. For people: asking may write.
+    ///
+    /// # Errors
+    /// When it cannot find out.
+    async fn dispatching(&self, endpoint: &EndpointName) -> Result<Dispatching, StoreError> {
+        let _ = endpoint;
+        Ok(Dispatching::Unknown)
+    }
+}
+
+/// Who has the right to dispatch from a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dispatching {
+    /// Somebody who uses this handle of the store.
+    Here,
+    /// Another process, or another handle in this one.
+    Elsewhere,
+    /// Nobody at the moment.
+    Nobody,
+    /// The store does not know, or any number of processes may.
+    Unknown,
 }
 
 #[async_trait]
@@ -59,6 +82,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         mode: TransactionMode,
     ) -> Result<Arc<dyn DelayedMessageStore>, StoreError> {
         (**self).open(endpoint, mode).await
+    }
+
+    async fn dispatching(&self, endpoint: &EndpointName) -> Result<Dispatching, StoreError> {
+        (**self).dispatching(endpoint).await
     }
 }
 

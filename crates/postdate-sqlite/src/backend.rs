@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use postdate_core::{
-    Backend, Capabilities, ClaimKind, DelayedMessageStore, EndpointName, Operation, StoreError,
+    Backend, Capabilities, ClaimKind, DelayedMessageStore, Dispatching, EndpointName, Operation, StoreError,
     TransactionMode,
 };
 
@@ -14,7 +14,7 @@ use crate::{
 
 /// Delayed messages in an SQLite file.
 ///
-/// Clones share the open file: its writer thread, its claims, and the right to dispatch from it.
+/// Clones share the open file: its writer thread, its claims, and the right to dispatch.
 #[derive(Clone, Debug)]
 pub struct Sqlite {
     file: Arc<File>,
@@ -68,5 +68,13 @@ impl Backend for Sqlite {
         let number =
             self.file.read(Operation::Open, move |connection| schema::endpoint(connection, &name)).await?;
         Ok(Arc::new(SqliteStore::new(Arc::clone(&self.file), number, mode)))
+    }
+
+    async fn dispatching(&self, endpoint: &EndpointName) -> Result<Dispatching, StoreError> {
+        let name = endpoint.clone();
+        let look = move |tx: &mut crate::writer::Tx<'_>| {
+            tx.shared.endpoints.of(schema::endpoint(tx.connection, &name)?).dispatching()
+        };
+        self.file.write(Operation::Query, Work::Fleeting, look).await
     }
 }

@@ -1,6 +1,10 @@
 //! The lock on fetched messages.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
 
 use async_trait::async_trait;
 use postdate_core::{
@@ -10,7 +14,8 @@ use rusqlite::Connection;
 
 use crate::{
     error::{Fault, Result},
-    file::File,
+    file::{File, InFlight},
+    store::SqliteStore,
     time::after,
     transaction::SqliteTransaction,
     wake::Topic,
@@ -26,17 +31,32 @@ const COUNT_FAILURE: &str = "
 #[derive(Debug)]
 pub(crate) struct Hold {
     file: Arc<File>,
-    endpoint: i64,
+    ticket: Ticket,
+}
+
+/// What a claim is known by, within transactions too.
+#[derive(Clone, Debug)]
+struct Ticket {
+    in_flight: Arc<InFlight>,
+    topic: Topic,
     number: u64,
 }
 
 impl Hold {
-    pub(crate) fn new(file: &Arc<File>, endpoint: i64) -> Self {
-        Self { file: Arc::clone(file), endpoint, number: file.shared().in_flight.new_claim() }
+    pub(crate) fn new(store: &SqliteStore) -> Self {
+        let in_flight = Arc::clone(&store.in_flight);
+        let (topic, number) = (Topic::Endpoint(store.endpoint), in_flight.new_claim());
+        Self { file: Arc::clone(&store.file), ticket: Ticket { in_flight, topic, number } }
     }
 
-    pub(crate) fn number(&self) -> u64 {
-        self.number
+    /// Whether anybody holds a message.
+    pub(crate) fn is_taken(&self, seq: i64) -> bool {
+        self.ticket.in_flight.is_held(seq)
+    }
+
+    /// Holds a message that nobody holds. In a write transaction.
+    pub(crate) fn take(&self, seq: i64) {
+        self.ticket.in_flight.hold(seq, self.ticket.number);
     }
 
     /// Gives everything back and waits until other processes see it too.
@@ -49,11 +69,11 @@ impl Hold {
 
     /// Gives everything back in this process and wakes those who may fetch it. `false` if there was nothing.
     fn let_go(&self) -> bool {
-        let shared = self.file.shared();
-        let any = shared.in_flight.give_all_back(self.number);
+        let Ticket { in_flight, topic, number } = &self.ticket;
+        let any = in_flight.give_all_back(*number);
         if any {
             // What was fetched is overdue: earlier than whatever they wait for.
-            shared.wakes.ring(Topic::Endpoint(self.endpoint), i64::MIN);
+            self.file.shared().wakes.ring(*topic, i64::MIN);
         }
         any
     }
@@ -65,6 +85,21 @@ impl Drop for Hold {
             // The writer thread tells other processes with its next transaction.
             self.file.write_unasked(Work::Plain, |_| Ok(()));
         }
+    }
+}
+
+impl Ticket {
+    /// After the commit, forgets messages that were removed.
+    fn forget(self, tx: &mut Tx<'_>, seqs: Vec<i64>) {
+        tx.after_commit(move |_| self.in_flight.forget(&seqs, self.number));
+    }
+
+    /// After the commit, gives back what failed and wakes those who wait for less than its retry time.
+    fn give_back_failed(self, tx: &mut Tx<'_>, rows: &[FailedRow]) {
+        let seqs: Vec<_> = rows.iter().map(|row| row.seq).collect();
+        let Some(earliest) = rows.iter().map(|row| row.retry_at).min() else { return };
+        tx.ring(self.topic, earliest);
+        tx.after_commit(move |_| self.in_flight.give_back(&seqs, self.number));
     }
 }
 
@@ -129,14 +164,13 @@ impl Claim for SqliteClaim {
             let rows = ids.iter().map(|id| self.rows.remove(id));
             return Ok(rows.map(|row| row.map(|seq| scope.removed.push(seq)).is_some()).collect());
         }
-        let (rows, number) = (self.rows(ids), self.hold.number);
+        let (rows, ticket) = (self.rows(ids), self.hold.ticket.clone());
         let removed = self
             .hold
             .file
             .write(Operation::Remove, Work::Plain, move |tx| {
                 let removed = each(&rows, |seq| remove(tx.connection, seq))?;
-                let seqs: Vec<_> = rows.into_iter().flatten().collect();
-                tx.after_commit(move |shared| shared.in_flight.forget(&seqs, number));
+                ticket.forget(tx, rows.into_iter().flatten().collect());
                 Ok(removed)
             })
             .await?;
@@ -145,21 +179,23 @@ impl Claim for SqliteClaim {
     }
 
     async fn increment_failure_count(&mut self, failures: &[Failure]) -> Result<Vec<bool>, StoreError> {
-        let rows: Vec<_> = failures.iter().map(|failure| self.failed_row(failure)).collect();
+        let mut seen = HashSet::with_capacity(failures.len());
+        let mut row = |failure| self.failed_row(failure).filter(|row| seen.insert(row.seq));
+        let rows: Vec<_> = failures.iter().map(&mut row).collect();
         if let Some(scope) = &mut self.scope {
             let held: Vec<_> = failures.iter().map(|f| self.rows.remove(&f.id).is_some()).collect();
             let rows = rows.into_iter().zip(&held).filter_map(|(row, held)| row.filter(|_| *held));
             scope.failed.extend(rows);
             return Ok(held);
         }
-        let (number, topic) = (self.hold.number, Topic::Endpoint(self.hold.endpoint));
+        let ticket = self.hold.ticket.clone();
         let counted = self
             .hold
             .file
             .write(Operation::IncrementFailureCount, Work::Plain, move |tx| {
                 let counted = each(&rows, |row| count_failure(tx.connection, &row))?;
                 let rows: Vec<_> = rows.into_iter().flatten().collect();
-                give_back_failed(tx, topic, &rows, number);
+                ticket.give_back_failed(tx, &rows);
                 Ok(counted)
             })
             .await?;
@@ -172,10 +208,9 @@ impl Claim for SqliteClaim {
         if seqs.is_empty() {
             return Ok(());
         }
-        let (number, topic) = (self.hold.number, Topic::Endpoint(self.hold.endpoint));
-        let shared = self.hold.file.shared();
-        shared.in_flight.give_back(&seqs, number);
-        shared.wakes.ring(topic, i64::MIN);
+        let Ticket { in_flight, topic, number } = &self.hold.ticket;
+        in_flight.give_back(&seqs, *number);
+        self.hold.file.shared().wakes.ring(*topic, i64::MIN);
         // The answer comes after other processes see it too.
         self.hold.file.write(Operation::Release, Work::Plain, |_| Ok(())).await
     }
@@ -194,10 +229,9 @@ impl Claim for SqliteClaim {
 
     async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
         if let Some(scope) = self.scope.take().filter(|scope| !scope.is_empty()) {
-            let (number, topic) = (self.hold.number, Topic::Endpoint(self.hold.endpoint));
-            let file = Arc::clone(&self.hold.file);
-            let commit = move |tx: &mut Tx<'_>| scope.commit(tx, topic, number);
-            file.write(Operation::Commit, Work::Undoable, commit).await?;
+            let ticket = self.hold.ticket.clone();
+            let commit = move |tx: &mut Tx<'_>| scope.commit(tx, ticket);
+            self.hold.file.write(Operation::Commit, Work::Undoable, commit).await?;
         }
         self.hold.give_back(Operation::Commit).await
     }
@@ -209,7 +243,7 @@ impl Scope {
     }
 
     /// Sends, removes and counts failures, all or nothing.
-    fn commit(self, tx: &mut Tx<'_>, topic: Topic, number: u64) -> Result<()> {
+    fn commit(self, tx: &mut Tx<'_>, ticket: Ticket) -> Result<()> {
         self.transaction.send(tx)?;
         for seq in &self.removed {
             if !remove(tx.connection, *seq)? {
@@ -221,8 +255,8 @@ impl Scope {
                 return Err(lost());
             }
         }
-        give_back_failed(tx, topic, &self.failed, number);
-        tx.after_commit(move |shared| shared.in_flight.forget(&self.removed, number));
+        ticket.clone().give_back_failed(tx, &self.failed);
+        ticket.forget(tx, self.removed);
         Ok(())
     }
 }
@@ -244,12 +278,4 @@ fn remove(connection: &Connection, seq: i64) -> Result<bool> {
 fn count_failure(connection: &Connection, row: &FailedRow) -> Result<bool> {
     let mut statement = connection.prepare_cached(COUNT_FAILURE)?;
     Ok(statement.execute((row.seq, row.retry_at, &row.error))? == 1)
-}
-
-/// After the commit, gives back what failed and wakes those who wait for less than its retry time.
-fn give_back_failed(tx: &mut Tx<'_>, topic: Topic, rows: &[FailedRow], claim: u64) {
-    let seqs: Vec<_> = rows.iter().map(|row| row.seq).collect();
-    let Some(earliest) = rows.iter().map(|row| row.retry_at).min() else { return };
-    tx.after_commit(move |shared| shared.in_flight.give_back(&seqs, claim));
-    tx.ring(topic, earliest);
 }

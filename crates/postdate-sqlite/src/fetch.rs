@@ -1,6 +1,6 @@
 //! Finding due messages and claiming them.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use jiff::Timestamp;
 use postdate_core::{Address, DueBatch, DueMessage, FetchDue, MessageId, Operation, StoreError};
@@ -64,16 +64,16 @@ impl SqliteStore {
         let file = &self.file;
         let now = file.now();
         if !self.may_dispatch().await? {
-            return Ok(self.batch(Hold::new(file, self.endpoint), Taken::default(), now, true));
+            return Ok(self.batch(Hold::new(self), Taken::default(), now, true));
         }
         let limit = request.limit.get();
         loop {
-            let skip = Skip::new(file.held(Operation::FetchDue).await?, request.except);
+            let skip = Skip::new(file.held(&self.in_flight, Operation::FetchDue).await?, request.except);
             let (endpoint, until) = (self.endpoint, floor_micros(now));
             let found = file
                 .read(Operation::FetchDue, move |connection| find(connection, endpoint, until, limit, &skip))
                 .await?;
-            let hold = Hold::new(file, endpoint);
+            let hold = Hold::new(self);
             if found.candidates.is_empty() {
                 return Ok(self.batch(hold, Taken::default(), now, found.passed_held));
             }
@@ -92,7 +92,7 @@ impl SqliteStore {
 
     /// The earliest attempt time of what is not passed over.
     pub(crate) async fn earliest(&self, except: &[Address]) -> Result<Option<Timestamp>, StoreError> {
-        let skip = Skip::new(self.file.held(Operation::NextDue).await?, except);
+        let skip = Skip::new(self.file.held(&self.in_flight, Operation::NextDue).await?, except);
         let endpoint = self.endpoint;
         let found = self
             .file
@@ -101,12 +101,13 @@ impl SqliteStore {
         Ok(found.candidates.first().map(|candidate| from_micros(candidate.attempt_at)))
     }
 
-    /// Takes the right to dispatch from this file, if nobody else has it.
+    /// Takes the right to dispatch for this endpoint, if nobody else has it.
     async fn may_dispatch(&self) -> Result<bool, StoreError> {
-        if self.file.shared().in_flight.has_lock() {
+        if self.in_flight.has_lock() {
             return Ok(true);
         }
-        let take = |tx: &mut Tx<'_>| tx.shared.in_flight.take_lock();
+        let in_flight = Arc::clone(&self.in_flight);
+        let take = move |_: &mut Tx<'_>| in_flight.take_lock();
         self.file.write(Operation::FetchDue, Work::Plain, take).await
     }
 
@@ -145,7 +146,7 @@ fn take(tx: &mut Tx<'_>, hold: &Hold, candidates: &[Candidate]) -> Result<Taken>
     let mut taken = Taken::default();
     let mut bytes = 0;
     for candidate in candidates {
-        if tx.shared.in_flight.is_held(candidate.seq) {
+        if hold.is_taken(candidate.seq) {
             taken.passed_held = true;
             continue;
         }
@@ -153,7 +154,7 @@ fn take(tx: &mut Tx<'_>, hold: &Hold, candidates: &[Candidate]) -> Result<Taken>
             None => {}
             Some(Err(unreadable)) => quarantine(tx, candidate.seq, &unreadable.reason())?,
             Some(Ok(message)) => {
-                tx.shared.in_flight.hold(candidate.seq, hold.number());
+                hold.take(candidate.seq);
                 bytes += message.message.size();
                 taken.rows.push((message.message.id.clone(), candidate.seq));
                 taken.messages.push(message);

@@ -19,11 +19,12 @@
 //! ([`Durability::PowerLoss`]). Taking the lock on a received message is the exception: a power failure frees it,
 //! as it ends its receiver. [`Durability::ProcessCrash`] is faster and survives a crash of the process only.
 //!
-//! **Processes.** Any number may open the file, store, list, cancel, send and receive. One *open file* dispatches
-//! at a time, the first that fetches: it holds a lock of the operating system on `<file>-dispatch` until it is
-//! dropped or its process ends. The others fetch nothing and are told that the store is contended. All must agree
-//! on the time and see the same local disk; network file systems are refused. Beside the file stand SQLite's
-//! `-wal` and `-shm`, and `<file>-claims`, where the dispatching process shows others what it holds.
+//! **Processes.** Any number may open the file, store, list, cancel, send and receive. One *open file*
+//! dispatches for an endpoint at a time, the first that fetches: it holds a lock of the operating system on
+//! `<file>-dispatch-<n>` until it is dropped or its process ends. The others fetch nothing and are told that the
+//! store is contended. All must agree on the time and see the same local disk; network file systems are refused.
+//! Beside the file stand SQLite's `-wal` and `-shm`, and `<file>-claims-<n>`, where the dispatching process shows
+//! others what it holds.
 //!
 //! **Order.** Due messages come in the order of attempt time, then of storing. Queues are first in, first out; a
 //! message that was given back is first again.

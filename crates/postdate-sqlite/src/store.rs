@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use crate::{
     MAX_MESSAGE_BYTES,
     error::{Fault, Result},
-    file::File,
+    file::{File, InFlight},
     time::{ceil_micros, from_micros},
     wake::{Topic, Wake},
     writer::{Tx, Work},
@@ -35,13 +35,15 @@ pub(crate) struct SqliteStore {
     pub(crate) file: Arc<File>,
     pub(crate) endpoint: i64,
     pub(crate) mode: TransactionMode,
+    pub(crate) in_flight: Arc<InFlight>,
     wake: Arc<Wake>,
 }
 
 impl SqliteStore {
     pub(crate) fn new(file: Arc<File>, endpoint: i64, mode: TransactionMode) -> Self {
         let wake = file.shared().wakes.join(Topic::Endpoint(endpoint));
-        Self { file, endpoint, mode, wake }
+        let in_flight = file.shared().endpoints.of(endpoint);
+        Self { file, endpoint, mode, in_flight, wake }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The right to dispatch from a file, which one holder has at a time.
+//! The right to dispatch for an endpoint, which one holder has at a time.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},

@@ -1,20 +1,59 @@
-//! Which messages dispatchers hold.
+//! Which messages the dispatcher of an endpoint holds.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fs::{self, OpenOptions},
     io::{self, Seek, Write},
     path::{Path, PathBuf},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use postdate_core::Dispatching;
+
 use super::dispatch_lock::DispatchLock;
 use crate::error::{Fault, Result};
 
-/// The messages that are held, by whoever has the dispatch lock.
+/// What is held in a file, by endpoint.
+#[derive(Debug)]
+pub(crate) struct Endpoints {
+    database: PathBuf,
+    in_flight: Mutex<BTreeMap<i64, Arc<InFlight>>>,
+}
+
+impl Endpoints {
+    /// For the database at this path.
+    pub(crate) fn new(database: PathBuf) -> Self {
+        Self { database, in_flight: Mutex::default() }
+    }
+
+    /// What is held of an endpoint.
+    pub(crate) fn of(&self, endpoint: i64) -> Arc<InFlight> {
+        let new = || Arc::new(InFlight::new(&self.database, endpoint));
+        Arc::clone(self.all().entry(endpoint).or_insert_with(new))
+    }
+
+    pub(crate) fn are_unpublished(&self) -> bool {
+        self.all().values().any(|in_flight| in_flight.is_unpublished())
+    }
+
+    /// Writes down for others what we hold. In a write transaction.
+    pub(crate) fn publish(&self) -> Result<()> {
+        self.all().values().try_for_each(|in_flight| in_flight.publish())
+    }
+
+    pub(crate) fn free_locks(&self) {
+        self.all().values().for_each(|in_flight| in_flight.lock.free());
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<i64, Arc<InFlight>>> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The messages of an endpoint that are held, by whoever has its dispatch lock.
 ///
 /// The holder keeps them in memory and shows them to other processes in a file beside the database. That file
 /// is written and read within write transactions only, is void while nobody has the lock, and needs no sync:
@@ -64,16 +103,15 @@ impl View<'_> {
 }
 
 impl InFlight {
-    /// For the database at `path`.
-    pub(crate) fn new(path: &Path) -> Self {
-        let beside = |suffix: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(suffix);
+    fn new(database: &Path, endpoint: i64) -> Self {
+        let beside = |what: &str| {
+            let mut name = database.as_os_str().to_owned();
+            name.push(format!("-{what}-{endpoint}"));
             PathBuf::from(name)
         };
         Self {
-            lock: DispatchLock::new(beside("-dispatch")),
-            path: beside("-claims"),
+            lock: DispatchLock::new(beside("dispatch")),
+            path: beside("claims"),
             next_claim: AtomicU64::new(1),
             held: Mutex::default(),
         }
@@ -96,8 +134,13 @@ impl InFlight {
         self.lock.is_ours()
     }
 
-    pub(crate) fn free_lock(&self) {
-        self.lock.free();
+    /// Who has the right to dispatch. In a write transaction.
+    pub(crate) fn dispatching(&self) -> Result<Dispatching> {
+        Ok(match (self.lock.is_ours(), self.lock.is_theirs()?) {
+            (true, _) => Dispatching::Here,
+            (false, true) => Dispatching::Elsewhere,
+            (false, false) => Dispatching::Nobody,
+        })
     }
 
     pub(crate) fn new_claim(&self) -> u64 {
@@ -154,12 +197,11 @@ impl InFlight {
         Ok(View(source))
     }
 
-    pub(crate) fn is_unpublished(&self) -> bool {
+    fn is_unpublished(&self) -> bool {
         self.held().unpublished && self.lock.is_ours()
     }
 
-    /// Writes down for others what we hold. In a write transaction.
-    pub(crate) fn publish(&self) -> Result<()> {
+    fn publish(&self) -> Result<()> {
         let mut held = self.held();
         if !held.unpublished || !self.lock.is_ours() {
             return Ok(());
@@ -199,7 +241,7 @@ mod tests {
     fn two() -> (tempfile::TempDir, InFlight, InFlight) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.db");
-        let (one, two) = (InFlight::new(&path), InFlight::new(&path));
+        let (one, two) = (InFlight::new(&path, 1), InFlight::new(&path, 1));
         assert!(one.take_lock().unwrap());
         one.publish().unwrap();
         (directory, one, two)
@@ -217,6 +259,15 @@ mod tests {
         assert!(!one.give_all_back(1));
         one.publish().unwrap();
         assert_eq!(two.view().unwrap().to_set(), HashSet::from([9]));
+    }
+
+    #[test]
+    fn who_dispatches_is_known_to_all() {
+        let (_directory, one, two) = two();
+        let who = |side: &InFlight| side.dispatching().unwrap();
+        assert_eq!((who(&one), who(&two)), (Dispatching::Here, Dispatching::Elsewhere));
+        drop(one);
+        assert_eq!(who(&two), Dispatching::Nobody);
     }
 
     #[test]

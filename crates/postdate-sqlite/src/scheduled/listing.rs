@@ -34,7 +34,7 @@ const STATS: &str = "
         min(attempt_at) FILTER (WHERE attempt_at > ?2 AND attempt_at < ?3)
     FROM message WHERE endpoint = ?1";
 
-const IS_OF_ENDPOINT: &str = "SELECT EXISTS (SELECT 1 FROM message WHERE seq = ?1 AND endpoint = ?2)";
+const IS_THERE: &str = "SELECT 1 FROM message WHERE seq = ?1";
 
 pub(super) fn get(
     connection: &Connection,
@@ -96,10 +96,11 @@ pub(super) fn list(
 
 /// Counts; the caller knows the time.
 pub(super) fn stats(connection: &Connection, endpoint: i64, now: i64, held: &HashSet<i64>) -> Result<Stats> {
-    let mut is_of_endpoint = connection.prepare_cached(IS_OF_ENDPOINT)?;
+    // What was just removed may still be among the held.
+    let mut is_there = connection.prepare_cached(IS_THERE)?;
     let mut in_flight = 0;
     for seq in held {
-        in_flight += u64::from(is_of_endpoint.query_row([*seq, endpoint], |row| row.get::<_, bool>(0))?);
+        in_flight += u64::from(is_there.exists([seq])?);
     }
     let stats = connection.prepare_cached(STATS)?.query_row([endpoint, now, NEVER], |row| {
         let time = |column| row.get::<_, Option<i64>>(column).map(|micros| micros.map(from_micros));

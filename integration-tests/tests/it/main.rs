@@ -1,0 +1,11 @@
+//! Delivery on SQLite from end to end.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic where the world is not as it should be")]
+
+mod exactly_once;
+mod idle;
+mod missing_destination;
+mod outage;
+mod scene;
+mod stop;
+mod wake;

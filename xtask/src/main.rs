@@ -1,0 +1,61 @@
+//! Development tasks; `cargo xtask` lists them.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
+
+mod cargo;
+mod readme;
+mod steps;
+mod tidy;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use steps::Step;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test           everything CI runs: formatting, lints, tidiness, tests, docs, README, dependencies
+  check          the quick part of it, changing nothing: formatting, lints, tidiness
+  fix            formats, and applies what clippy can mend by itself
+  tidy           only the checks that no other tool makes: crate edges, file sizes, forbidden calls, versions
+  bench [ARGS]   the benches; `cargo xtask bench -- --help` shows what they take";
+
+const FORMAT: Step = Step { name: "format", run: cargo::format };
+const LINT: Step = Step { name: "lint", run: cargo::lint };
+const TIDY: Step = Step { name: "tidy", run: tidy::run };
+const TEST: Step = Step { name: "test", run: cargo::test };
+const DOCS: Step = Step { name: "docs", run: cargo::docs };
+const README: Step = Step { name: "readme", run: readme::run };
+const DENY: Step = Step { name: "deny", run: cargo::deny };
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    let root = root();
+    let done = match command.as_str() {
+        "test" => steps::run(&root, &[FORMAT, LINT, TIDY, TEST, DOCS, README, DENY]),
+        "check" => steps::run(&root, &[FORMAT, LINT, TIDY]),
+        "tidy" => steps::run(&root, &[TIDY]),
+        "fix" => cargo::fix(&root),
+        "bench" => cargo::bench(&root, &rest),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("this package is a folder of the workspace").to_owned()
+}
