@@ -114,11 +114,11 @@ pub(super) async fn group(
             break;
         }
         outcomes.extend(match &mut transaction {
-            None => each(context, part).await,
+            None => each(context, part, deadline).await,
             Some(transaction) => together(context, &group.destination, part, transaction.reborrow()).await?,
         });
     }
-    if admission == Admission::Probe && outcomes.is_empty() {
+    if admission != Admission::Nothing && outcomes.is_empty() {
         context.gates().undecided(&group.destination, now());
     }
     outcomes.resize_with(group.messages.len(), || Outcome::NotTried);
@@ -176,7 +176,8 @@ async fn together(
 }
 
 /// Sends messages together; if that panics one by one, so that the panic is charged to the one that causes it.
-async fn each(context: &Context, messages: &[OutgoingMessage]) -> Vec<Outcome> {
+/// The last have no outcome if a destination is away or the claim is over.
+async fn each(context: &Context, messages: &[OutgoingMessage], deadline: &Deadline) -> Vec<Outcome> {
     let limit = context.settings.send_time_limit;
     match call(&*context.dispatcher, messages, None, limit).await {
         Answer::Outcomes(outcomes) => outcomes,
@@ -185,6 +186,9 @@ async fn each(context: &Context, messages: &[OutgoingMessage]) -> Vec<Outcome> {
         Answer::Panicked(_) => {
             let mut outcomes = Vec::with_capacity(messages.len());
             for message in messages {
+                if !deadline.allows_sending() {
+                    break;
+                }
                 match call(&*context.dispatcher, std::slice::from_ref(message), None, limit).await {
                     Answer::Outcomes(outcome) => outcomes.extend(outcome),
                     Answer::TimedOut(error) => outcomes.extend(all_unavailable(1, &error)),
