@@ -1,6 +1,9 @@
 //! One group of jobs, one transaction.
 
-use std::sync::{Arc, mpsc::Receiver};
+use std::{
+    sync::{Arc, mpsc::Receiver},
+    time::{Duration, Instant},
+};
 
 use rusqlite::Connection;
 
@@ -34,10 +37,14 @@ impl Worker {
 
     pub(super) fn run(mut self, queue: Receiver<Box<dyn Job>>) {
         let mut gatherer = Gatherer::new(queue);
-        while let Some(group) = gatherer.next() {
+        let mut took = Duration::ZERO;
+        while let Some(mut group) = gatherer.next(took) {
+            group.retain(|job| job.is_wanted());
+            let begin = Instant::now();
             if !group.is_empty() {
                 self.commit_group(group);
             }
+            took = begin.elapsed();
         }
     }
 
