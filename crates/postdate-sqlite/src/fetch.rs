@@ -1,14 +1,15 @@
 //! Finding due messages and claiming them.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use jiff::Timestamp;
 use postdate_core::{Address, DueBatch, DueMessage, FetchDue, MessageId, Operation, StoreError};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
-    claim::{Hold, SqliteClaim},
+    claim::SqliteClaim,
     error::Result,
+    hold::{Held, Hold},
     record::{self, Content},
     store::SqliteStore,
     time::{NEVER, floor_micros, from_micros},
@@ -64,22 +65,22 @@ impl SqliteStore {
         let file = &self.file;
         let now = file.now();
         if !self.may_dispatch().await? {
-            return Ok(self.batch(Hold::new(file, self.endpoint), Taken::default(), now, true));
+            return Ok(self.batch(self.new_hold(), Taken::default(), now, true));
         }
         let limit = request.limit.get();
         loop {
-            let skip = Skip::new(file.held(Operation::FetchDue).await?, request.except);
+            let skip = Skip::new(file.held(Operation::FetchDue, &self.in_flight).await?, request.except);
             let (endpoint, until) = (self.endpoint, floor_micros(now));
             let found = file
                 .read(Operation::FetchDue, move |connection| find(connection, endpoint, until, limit, &skip))
                 .await?;
-            let hold = Hold::new(file, endpoint);
+            let hold = self.new_hold();
             if found.candidates.is_empty() {
                 return Ok(self.batch(hold, Taken::default(), now, found.passed_held));
             }
             let (hold, taken) = file
                 .write(Operation::FetchDue, Work::Plain, move |tx| {
-                    take(tx, &hold, &found.candidates).map(|taken| (hold, taken))
+                    take(tx, hold.held(), &found.candidates).map(|taken| (hold, taken))
                 })
                 .await?;
             // Where others took all that was found, there may be more behind it.
@@ -92,7 +93,7 @@ impl SqliteStore {
 
     /// The earliest attempt time of what is not passed over.
     pub(crate) async fn earliest(&self, except: &[Address]) -> Result<Option<Timestamp>, StoreError> {
-        let skip = Skip::new(self.file.held(Operation::NextDue).await?, except);
+        let skip = Skip::new(self.file.held(Operation::NextDue, &self.in_flight).await?, except);
         let endpoint = self.endpoint;
         let found = self
             .file
@@ -103,11 +104,15 @@ impl SqliteStore {
 
     /// Takes the right to dispatch from this file, if nobody else has it.
     async fn may_dispatch(&self) -> Result<bool, StoreError> {
-        if self.file.shared().in_flight.has_lock() {
+        if self.in_flight.has_lock() {
             return Ok(true);
         }
-        let take = |tx: &mut Tx<'_>| tx.shared.in_flight.take_lock();
-        self.file.write(Operation::FetchDue, Work::Plain, take).await
+        let in_flight = Arc::clone(&self.in_flight);
+        self.file.write(Operation::FetchDue, Work::Plain, move |_| in_flight.take_lock()).await
+    }
+
+    fn new_hold(&self) -> Hold {
+        Hold::new(Arc::clone(&self.file), Arc::clone(&self.in_flight), self.endpoint)
     }
 
     fn batch(&self, hold: Hold, taken: Taken, now: Timestamp, contended: bool) -> DueBatch {
@@ -141,11 +146,11 @@ fn find(connection: &Connection, endpoint: i64, until: i64, limit: usize, skip: 
     Ok(found)
 }
 
-fn take(tx: &mut Tx<'_>, hold: &Hold, candidates: &[Candidate]) -> Result<Taken> {
+fn take(tx: &mut Tx<'_>, held: &Held, candidates: &[Candidate]) -> Result<Taken> {
     let mut taken = Taken::default();
     let mut bytes = 0;
     for candidate in candidates {
-        if tx.shared.in_flight.is_held(candidate.seq) {
+        if held.is_taken(candidate.seq) {
             taken.passed_held = true;
             continue;
         }
@@ -153,7 +158,7 @@ fn take(tx: &mut Tx<'_>, hold: &Hold, candidates: &[Candidate]) -> Result<Taken>
             None => {}
             Some(Err(unreadable)) => quarantine(tx, candidate.seq, &unreadable.reason())?,
             Some(Ok(message)) => {
-                tx.shared.in_flight.hold(candidate.seq, hold.number());
+                held.take(candidate.seq);
                 bytes += message.message.size();
                 taken.rows.push((message.message.id.clone(), candidate.seq));
                 taken.messages.push(message);

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use crate::{
     MAX_MESSAGE_BYTES,
     error::{Fault, Result},
-    file::File,
+    file::{File, InFlight},
     time::{ceil_micros, from_micros},
     wake::{Topic, Wake},
     writer::{Tx, Work},
@@ -34,6 +34,7 @@ const COMPARE: &str = "
 pub(crate) struct SqliteStore {
     pub(crate) file: Arc<File>,
     pub(crate) endpoint: i64,
+    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) mode: TransactionMode,
     wake: Arc<Wake>,
 }
@@ -41,7 +42,8 @@ pub(crate) struct SqliteStore {
 impl SqliteStore {
     pub(crate) fn new(file: Arc<File>, endpoint: i64, mode: TransactionMode) -> Self {
         let wake = file.shared().wakes.join(Topic::Endpoint(endpoint));
-        Self { file, endpoint, mode, wake }
+        let in_flight = file.shared().dispatching.of(endpoint);
+        Self { file, endpoint, in_flight, mode, wake }
     }
 }
 

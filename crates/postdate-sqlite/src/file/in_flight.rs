@@ -1,4 +1,4 @@
-//! Which messages dispatchers hold.
+//! Which messages of an endpoint its dispatcher holds.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,7 +14,7 @@ use std::{
 use super::dispatch_lock::DispatchLock;
 use crate::error::{Fault, Result};
 
-/// The messages that are held, by whoever has the dispatch lock.
+/// The messages of an endpoint that are held, by whoever has its dispatch lock.
 ///
 /// The holder keeps them in memory and shows them to other processes in a file beside the database. That file
 /// is written and read within write transactions only, is void while nobody has the lock, and needs no sync:
@@ -64,16 +64,16 @@ impl View<'_> {
 }
 
 impl InFlight {
-    /// For the database at `path`.
-    pub(crate) fn new(path: &Path) -> Self {
-        let beside = |suffix: &str| {
+    /// For an endpoint in the database at `path`.
+    pub(crate) fn new(path: &Path, endpoint: i64) -> Self {
+        let beside = |purpose: &str| {
             let mut name = path.as_os_str().to_owned();
-            name.push(suffix);
+            name.push(format!("-{purpose}-{endpoint}"));
             PathBuf::from(name)
         };
         Self {
-            lock: DispatchLock::new(beside("-dispatch")),
-            path: beside("-claims"),
+            lock: DispatchLock::new(beside("dispatch")),
+            path: beside("claims"),
             next_claim: AtomicU64::new(1),
             held: Mutex::default(),
         }
@@ -199,7 +199,7 @@ mod tests {
     fn two() -> (tempfile::TempDir, InFlight, InFlight) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.db");
-        let (one, two) = (InFlight::new(&path), InFlight::new(&path));
+        let (one, two) = (InFlight::new(&path, 1), InFlight::new(&path, 1));
         assert!(one.take_lock().unwrap());
         one.publish().unwrap();
         (directory, one, two)

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
     error::{Fault, Result},
+    file::InFlight,
     time::{ceil_micros, from_micros},
     wake::Topic,
     writer::Tx,
@@ -19,8 +20,13 @@ const DELETE: &str = "DELETE FROM message WHERE seq = ?1";
 
 const RESCHEDULE: &str = "UPDATE message SET due = ?2, attempt_at = ?2 WHERE seq = ?1";
 
-pub(super) fn cancel(tx: &mut Tx<'_>, endpoint: i64, ids: &[MessageId]) -> Result<Vec<Cancellation>> {
-    let held = tx.shared.in_flight.view()?;
+pub(super) fn cancel(
+    tx: &mut Tx<'_>,
+    endpoint: i64,
+    in_flight: &InFlight,
+    ids: &[MessageId],
+) -> Result<Vec<Cancellation>> {
+    let held = in_flight.view()?;
     let mut answers = Vec::with_capacity(ids.len());
     for id in ids {
         answers.push(match find(tx.connection, endpoint, id)? {
@@ -35,13 +41,19 @@ pub(super) fn cancel(tx: &mut Tx<'_>, endpoint: i64, ids: &[MessageId]) -> Resul
     Ok(answers)
 }
 
-pub(super) fn reschedule(tx: &mut Tx<'_>, endpoint: i64, id: &MessageId, due: Due) -> Result<Rescheduling> {
+pub(super) fn reschedule(
+    tx: &mut Tx<'_>,
+    endpoint: i64,
+    in_flight: &InFlight,
+    id: &MessageId,
+    due: Due,
+) -> Result<Rescheduling> {
     let due = due.resolve(tx.shared.clock.now()).ok_or_else(|| {
         let detail = format!("message `{id}` would be due after the end of time, the year 9999; choose less");
         Fault::new(StoreErrorKind::Invalid, detail)
     })?;
     let Some(seq) = find(tx.connection, endpoint, id)? else { return Ok(Rescheduling::NotFound) };
-    if tx.shared.in_flight.view()?.contains(seq) {
+    if in_flight.view()?.contains(seq) {
         return Ok(Rescheduling::InFlight);
     }
     let due = ceil_micros(due);

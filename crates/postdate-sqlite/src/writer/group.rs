@@ -71,7 +71,7 @@ impl Worker {
                 effects.push(done);
             }
         }
-        self.shared.in_flight.publish()?;
+        self.shared.dispatching.publish()?;
         self.execute("COMMIT")
     }
 
@@ -128,12 +128,12 @@ impl Worker {
     /// Tells other processes what this transaction gave back, in a transaction that writes nothing and so costs
     /// no sync. If that fails they believe for a little longer that it is held: the next group tries again.
     fn publish(&self) {
-        if !self.shared.in_flight.is_unpublished() {
+        if !self.shared.dispatching.is_unpublished() {
             return;
         }
         let published = self
             .execute("BEGIN IMMEDIATE")
-            .and_then(|()| self.shared.in_flight.publish())
+            .and_then(|()| self.shared.dispatching.publish())
             .and_then(|()| self.execute("COMMIT"));
         if let Err(fault) = published {
             tracing::warn!(?fault, "other processes see messages as held that were given back");

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use super::{Tx, Work, Writer};
 use crate::{
     error::{Fault, Result},
-    file::{InFlight, Shared, Synchronous},
+    file::{Dispatching, Shared, Synchronous},
     wake::Wakes,
 };
 
@@ -34,8 +34,8 @@ impl Scene {
                 "PRAGMA journal_mode = wal; PRAGMA synchronous = full; CREATE TABLE number (n, filler)",
             )
             .unwrap();
-        let in_flight = InFlight::new(&path);
-        let shared = Shared { clock: Arc::new(SystemClock), in_flight, wakes: Wakes::default() };
+        let dispatching = Dispatching::new(&path);
+        let shared = Shared { clock: Arc::new(SystemClock), dispatching, wakes: Wakes::default() };
         let writer = Writer::start(connection, Synchronous::Full, Arc::new(shared)).unwrap();
         Self { directory, writer }
     }
@@ -179,7 +179,7 @@ async fn effects_happen_after_the_commit_and_only_of_what_was_committed() {
     let with_effect = |fails: bool| -> Run<()> {
         let (applied, path) = (Arc::clone(&applied), scene.directory.path().join("x.db"));
         Box::new(move |tx| {
-            tx.after_commit(move |_| {
+            tx.after_commit(move || {
                 applied.fetch_add(committed(&path), Ordering::SeqCst);
             });
             if fails { insert_and_fail(1)(tx) } else { insert(1)(tx) }
