@@ -66,7 +66,7 @@ impl Poller {
     }
 
     async fn fetch(&mut self, limit: NonZeroUsize) -> Step {
-        let except = self.context.shut_gates();
+        let except = self.context.shut_gates(now());
         let request = FetchDue { limit, except: &except };
         let fetched = unless_stopped(&mut self.stop, self.context.store.fetch_due(request)).await;
         let Some(fetched) = fetched else { return self.stopping() };
@@ -89,13 +89,16 @@ impl Poller {
     }
 
     async fn ask(&mut self) -> Step {
-        let except = self.context.shut_gates();
+        let at = now();
+        let except = self.context.shut_gates(at);
+        // As of the same moment: a gate that is shut in the question and open in the answer would be forgotten.
+        let probe = self.context.gates().next_probe(at);
         let asked = unless_stopped(&mut self.stop, self.context.store.next_due(&except)).await;
         let Some(asked) = asked else { return self.stopping() };
         match asked {
             Ok(next) => {
                 self.context.store_answered(Operation::NextDue);
-                Step::NextDue { wait: next.wait(), probe: self.context.gates().next_probe(now()) }
+                Step::NextDue { wait: next.wait(), probe }
             }
             Err(error) => self.failed(&error),
         }

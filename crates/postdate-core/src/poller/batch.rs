@@ -33,7 +33,7 @@ pub(super) struct Sorted {
     pub condemned: Vec<(DueMessage, Fault)>,
     /// Not to be tried this time: their attempt counts as failed.
     pub suspects: Vec<(DueMessage, String)>,
-    /// To be given back: the store did not say why they failed.
+    /// To be given back: the store does not say why they failed.
     pub unclear: Vec<MessageId>,
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn sort(context: &Context, messages: Vec<DueMessage>, now: Time
     sorted
 }
 
-/// `None` when the store cannot be asked why the message failed.
+/// `None` when the store does not say why the message failed: it is away, or the message is gone from it.
 async fn fault_without_attempt(
     context: &Context,
     message: &DueMessage,
@@ -96,7 +96,7 @@ async fn last_error(context: &Context, id: &MessageId) -> Option<Option<String>>
     match context.store.get(id).await {
         Ok(stored) => {
             context.store_answered(Operation::Query);
-            Some(stored.and_then(|stored| stored.last_error))
+            stored.map(|stored| stored.last_error)
         }
         Err(error) => {
             tokio::time::sleep(context.store_failed(&error)).await;

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -82,10 +82,10 @@ impl Context {
     }
 
     /// Destinations for which nothing should be fetched now.
-    pub(super) fn shut_gates(&self) -> Vec<Address> {
+    pub(super) fn shut_gates(&self, now: Instant) -> Vec<Address> {
         let (forgotten, shut) = {
             let mut gates = self.gates();
-            (gates.forget(now()), gates.shut(now()))
+            (gates.forget(now), gates.shut(now))
         };
         for destination in forgotten {
             self.reporter.closed(&BreakerName::Dispatch(destination));

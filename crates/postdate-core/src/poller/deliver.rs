@@ -52,7 +52,7 @@ pub(super) struct Delivery<'a> {
     pub context: &'a Context,
     pub claim: Box<dyn Claim>,
     pub clock: StoreClock,
-    deadline: &'a Deadline,
+    pub deadline: &'a Deadline,
     disturbed: bool,
 }
 

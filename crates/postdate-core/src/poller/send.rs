@@ -82,7 +82,8 @@ impl Deadline {
         self.term().renewal
     }
 
-    fn allows_sending(&self) -> bool {
+    /// Whether enough is left of the claim to send under it.
+    pub(super) fn allows_sending(&self) -> bool {
         self.term().ends.is_none_or(|ends| now() + LEASE_MARGIN < ends)
     }
 

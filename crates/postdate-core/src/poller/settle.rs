@@ -154,13 +154,18 @@ impl Judged {
         settled
     }
 
-    /// Sends copies to the error queue. What cannot be moved stays in the store and is tried again later.
+    /// Sends copies to the error queue. What cannot be moved stays in the store and is tried again later, and
+    /// what is not held any more is somebody else's: it may have been cancelled.
     async fn move_condemned(&mut self, delivery: &mut Delivery<'_>) -> Vec<(DueMessage, Fault)> {
         if self.condemned.is_empty() {
             return Vec::new();
         }
         let context = delivery.context;
         let condemned = std::mem::take(&mut self.condemned);
+        if !delivery.deadline.allows_sending() {
+            self.held.extend(condemned.into_iter().map(|(message, _)| message.message.id));
+            return Vec::new();
+        }
         let copy = |(message, fault): &(DueMessage, Fault)| {
             error_queue::copy(message, fault, &context.endpoint, &context.error_queue)
         };

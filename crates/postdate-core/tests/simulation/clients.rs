@@ -1,0 +1,207 @@
+//! Clients: they delay messages, and sometimes change their minds.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::SignedDuration;
+use postdate_core::{
+    Address, Cancellation, DelayedMessage, Due, Message, MessageId, Rescheduling, SendError, StoreErrorKind,
+};
+use tokio::time::sleep;
+
+use crate::{
+    faults::Injected,
+    node::{Node, Running},
+    oracle::Nature,
+    plan::{ARCHIVE, BILLING, DESTINATIONS, NOWHERE, SHIPPING},
+    rng::Rng,
+    world::World,
+};
+
+const DAY: u64 = 86_400;
+/// How often a client tries to store a message before it gives up; by then half a minute has passed.
+const TRIES: u32 = 9;
+
+/// A message and what its sender does with it.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    id: MessageId,
+    destination: &'static str,
+    nature: Nature,
+    /// When it is stored, from the start of the world.
+    at: Duration,
+    due: When,
+    /// What the sender wants so long after it is stored.
+    change: Option<(Duration, Change)>,
+    home: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum When {
+    After(Duration),
+    /// Before or after the moment of sending, by the clock of the sender.
+    ByOwnClock(SignedDuration),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Cancel,
+    Reschedule(Duration),
+}
+
+/// Clients and the nodes they may call.
+#[derive(Clone, Debug)]
+pub(crate) struct Clients {
+    pub world: Arc<World>,
+    pub nodes: Arc<[Arc<Node>]>,
+}
+
+impl Letter {
+    pub(crate) fn draw(world: &World, number: u64) -> Self {
+        let plan = &world.plan;
+        let rng = &mut world.state().rng;
+        let bad = rng.chance(plan.bad_messages);
+        let mut destination = rng.pick(&[BILLING, SHIPPING, SHIPPING, ARCHIVE]);
+        let mut nature = Nature::Healthy;
+        if bad {
+            nature = rng.pick(&[Nature::Poison, Nature::Poison, Nature::Panics, Nature::Homeless]);
+        }
+        if nature == Nature::Homeless {
+            destination = NOWHERE;
+        }
+        let nodes = plan.nodes as u64;
+        Self {
+            id: MessageId::new(format!("{destination}-{number}")).expect("a valid id"),
+            destination,
+            nature,
+            at: rng.millis(0..150_000),
+            due: When::draw(rng),
+            change: Change::draw(rng),
+            home: usize::try_from(rng.within(0..nodes)).expect("a handful of nodes"),
+        }
+    }
+
+    /// One to each destination, due at once.
+    pub(crate) fn last_ones() -> impl Iterator<Item = Self> {
+        DESTINATIONS.into_iter().map(|destination| Self {
+            id: MessageId::new(format!("last-{destination}")).expect("a valid id"),
+            destination,
+            nature: Nature::Healthy,
+            at: Duration::ZERO,
+            due: When::After(Duration::ZERO),
+            change: None,
+            home: 0,
+        })
+    }
+
+    fn compose(&self, world: &World) -> DelayedMessage {
+        let message = Message::new(format!("body of {}", self.id))
+            .header("tenant", format!("tenant of {}", self.id))
+            .id(self.id.clone());
+        let skew = SignedDuration::from_secs(world.plan.skews[self.home]);
+        let due = match self.due {
+            When::After(delay) => Due::after(delay),
+            When::ByOwnClock(offset) => {
+                if !skew.is_zero() {
+                    world.count(Injected::SkewedClock);
+                }
+                Due::at(world.now() + skew + offset)
+            }
+        };
+        message.to(Address::new(self.destination).expect("a valid name"), due)
+    }
+}
+
+impl When {
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.within(0..10) {
+            0..3 => Self::After(Duration::ZERO),
+            3..6 => Self::After(rng.millis(0..60_000)),
+            6..8 => Self::After(rng.millis(60_000..200_000)),
+            8 => Self::After(Duration::from_secs(DAY * rng.pick(&[25, 50, 3_650]))),
+            _ => Self::ByOwnClock(SignedDuration::from_secs(rng.pick(&[-7_200, -1, 20]))),
+        }
+    }
+}
+
+impl Change {
+    fn draw(rng: &mut Rng) -> Option<(Duration, Self)> {
+        let delay = rng.millis(0..40_000);
+        match rng.within(0..10) {
+            0..2 => Some((delay, Self::Cancel)),
+            2..4 => Some((delay, Self::Reschedule(rng.millis(0..30_000)))),
+            _ => None,
+        }
+    }
+}
+
+impl Clients {
+    /// Stores a message and does with it what its sender wants.
+    pub(crate) async fn post(self, letter: Letter) {
+        sleep(letter.at).await;
+        let message = letter.compose(&self.world);
+        self.world.judge(|oracle, _| oracle.attempted(&message.message, letter.nature));
+        if !self.store(&letter, &message).await {
+            return;
+        }
+        if let Some((after, change)) = letter.change {
+            sleep(after).await;
+            self.change(&letter, change).await;
+        }
+    }
+
+    /// Stores it, again with the same id where the answer is lost. Answers whether that worked.
+    async fn store(&self, letter: &Letter, message: &DelayedMessage) -> bool {
+        for attempt in 0..TRIES {
+            let answer = self.at_some_node(letter, async |node| {
+                node.delivery.send_batch(std::slice::from_ref(message)).await
+            });
+            match answer.await {
+                Some(Ok(sent)) => {
+                    self.world.judge(|oracle, now| oracle.acknowledged(&sent[0].id, sent[0].due, now));
+                    self.world.note(format_args!("{} ACKNOWLEDGED", letter.id));
+                    return true;
+                }
+                Some(Err(SendError::Store(error))) if error.kind() != StoreErrorKind::Unavailable => {
+                    self.world.judge(|oracle, now| oracle.violated("S8", now, error.to_string()));
+                    return false;
+                }
+                _ => self.world.count(Injected::ClientRetry),
+            }
+            sleep(Duration::from_millis(100 << attempt)).await;
+        }
+        false
+    }
+
+    async fn change(&self, letter: &Letter, change: Change) {
+        match change {
+            Change::Cancel => {
+                let answer = self.at_some_node(letter, async |node| node.delivery.cancel(&letter.id).await);
+                match answer.await {
+                    Some(Ok(Cancellation::Cancelled)) => self.world.count(Injected::Cancellation),
+                    Some(Ok(Cancellation::InFlight)) => self.world.count(Injected::CancellationTooLate),
+                    _ => {}
+                }
+            }
+            Change::Reschedule(delay) => {
+                let due = Due::after(delay);
+                let answer =
+                    self.at_some_node(letter, async |node| node.delivery.reschedule(&letter.id, due).await);
+                if let Some(Ok(Rescheduling::Rescheduled(_))) = answer.await {
+                    self.world.count(Injected::Rescheduling);
+                }
+            }
+        }
+    }
+
+    /// Calls the home node of the letter or, if nothing runs there, the next. `None` if none runs or the
+    /// process goes away during the call.
+    async fn at_some_node<T>(&self, letter: &Letter, call: impl AsyncFnOnce(&Running) -> T) -> Option<T> {
+        let (before, from_home) = self.nodes.split_at(letter.home);
+        let running = from_home.iter().chain(before).find_map(|node| node.running())?;
+        tokio::select! {
+            biased;
+            () = running.life.ended() => None,
+            answer = call(&running) => Some(answer),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Faults: those that the world injects, and those that are planted to see whether they are found.
+
+use std::collections::BTreeMap;
+
+macro_rules! listed {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum $name {
+            $($(#[$variant_doc])* $variant,)+
+        }
+
+        impl $name {
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant),+];
+        }
+    };
+}
+
+listed! {
+    /// What the world does to the engine, and what it should bring about. Each must be seen to happen.
+    Injected {
+        CallFailedBeforeCommit,
+        AnswerLostAfterCommit,
+        StoreOutage,
+        SlowStore,
+        DestinationOutage,
+        ErrorQueueOutage,
+        LostAcknowledgement,
+        SlowDestination,
+        HangingDestination,
+        Rejection,
+        DispatcherPanic,
+        MissingDestination,
+        LostWakeUp,
+        SkewedClock,
+        Freeze,
+        Crash,
+        Drop,
+        Stop,
+        Death,
+        Restart,
+        Cancellation,
+        CancellationTooLate,
+        Rescheduling,
+        ClientRetry,
+        LeaseRanOut,
+        StaleAnswer,
+        Duplicate,
+        MoveToErrorQueue,
+        StoreBreaker,
+        FetchBreaker,
+        DispatchBreaker,
+    }
+}
+
+/// How often each happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters(BTreeMap<Injected, u64>);
+
+impl Counters {
+    pub(crate) fn count(&mut self, what: Injected) {
+        *self.0.entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (what, times) in &other.0 {
+            *self.0.entry(*what).or_default() += times;
+        }
+    }
+
+    /// What never happened.
+    pub(crate) fn missing(&self) -> Vec<Injected> {
+        Injected::ALL.iter().copied().filter(|what| !self.0.contains_key(what)).collect()
+    }
+}
+
+/// A mistake that a store or an engine could make, planted beside the production code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Planted {
+    /// A message is removed when it is fetched.
+    RemoveThenSend,
+    /// A failed attempt is counted, but its retry time is ignored.
+    PoisonWithoutBackOff,
+    /// `store` answers before the message is stored.
+    AckBeforeCommit,
+    /// Nobody is woken, and nobody looks for an hour.
+    NoWakeAndNoCap,
+    /// The clock of the process decides what is due, not that of the store.
+    ClientClock,
+    /// `next_due` does not look past what others hold.
+    NextDueCountsClaimed,
+    /// What was committed late with an earlier due time is passed over.
+    Watermark,
+    /// A destination that is down counts as one that refuses.
+    OutageBurnsRetries,
+    /// The error queue acknowledges what it does not hold yet.
+    ErrorPathRemovesFirst,
+    /// A lost claim still removes, counts and releases.
+    NoFence,
+    /// A wake-up that is lost costs an hour.
+    UncappedSleep,
+}
+
+impl Planted {
+    /// The promises by which this may be found.
+    pub(crate) fn breaks(self) -> &'static [&'static str] {
+        match self {
+            Self::RemoveThenSend | Self::ErrorPathRemovesFirst => &["S7"],
+            Self::PoisonWithoutBackOff | Self::ClientClock => &["S3"],
+            Self::AckBeforeCommit => &["S1"],
+            Self::NoWakeAndNoCap | Self::UncappedSleep => &["L1", "L3"],
+            Self::NextDueCountsClaimed => &["L5"],
+            Self::Watermark => &["L1", "L3", "L5"],
+            Self::OutageBurnsRetries => &["S9"],
+            Self::NoFence => &["S4", "S5"],
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Nodes: processes that run delayed delivery until something befalls them.
+
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use postdate_core::{Address, BreakerName, DelayedDelivery, Event, Observer, TransactionMode};
+use tokio::time::sleep;
+
+use crate::{
+    destinations::{Role, SimDispatcher},
+    faults::Injected,
+    life::{Ambush, Life},
+    plan::{Fate, HEALED},
+    store::SimBackend,
+    world::{ENDPOINT, World},
+};
+
+/// A place where one life follows another.
+#[derive(Debug)]
+pub(crate) struct Node {
+    world: Arc<World>,
+    index: usize,
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    pub life: Arc<Life>,
+    pub delivery: Arc<DelayedDelivery>,
+}
+
+impl Node {
+    pub(crate) fn new(world: Arc<World>, index: usize) -> Self {
+        Self { world, index, running: Mutex::default() }
+    }
+
+    /// The process that runs here now.
+    pub(crate) fn running(&self) -> Option<Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn take(&self) -> Option<Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Lives, until nothing befalls it any more.
+    pub(crate) async fn live(&self) {
+        self.start().await;
+        let spared = self.world.plan.fates.is_empty() || self.world.state().rng.chance(200);
+        while !spared && self.meet_a_fate().await.is_continue() {}
+    }
+
+    /// Breaks when nothing more will happen here.
+    async fn meet_a_fate(&self) -> ControlFlow<()> {
+        let quiet = self.world.state().rng.millis(500..60_000);
+        if self.world.elapsed() + quiet >= HEALED {
+            return ControlFlow::Break(());
+        }
+        sleep(quiet).await;
+        let fate = self.world.state().rng.pick(&self.world.plan.fates);
+        match fate {
+            // One node is left to do the work.
+            Fate::Death if self.index == 0 => return ControlFlow::Continue(()),
+            Fate::Death => {
+                self.ambush(Ambush::Kill, Injected::Death).await;
+                self.crash();
+                return ControlFlow::Break(());
+            }
+            Fate::Freeze => {
+                let pause = self.world.state().rng.millis(1_000..70_000);
+                let pause = pause.min(HEALED.saturating_sub(self.world.elapsed()));
+                self.ambush(Ambush::Freeze(pause), Injected::Freeze).await;
+                return ControlFlow::Continue(());
+            }
+            Fate::Crash => {
+                self.ambush(Ambush::Kill, Injected::Crash).await;
+                self.crash();
+            }
+            Fate::Drop => {
+                self.ambush(Ambush::Freeze(Duration::from_millis(1)), Injected::Drop).await;
+                self.cut_off();
+            }
+            Fate::Stop => self.stop().await,
+        }
+        let down = self.world.state().rng.millis(0..15_000);
+        sleep(down).await;
+        self.start().await;
+        self.world.count(Injected::Restart);
+        ControlFlow::Continue(())
+    }
+
+    /// Waits until the process is in the midst of something, and lets it happen then.
+    async fn ambush(&self, ambush: Ambush, what: Injected) {
+        let Some(Running { life, .. }) = self.running() else { return };
+        let passages = self.world.state().rng.within(0..12);
+        let patience = HEALED.saturating_sub(self.world.elapsed()).min(Duration::from_secs(30));
+        if life.lie_in_wait(passages, ambush, patience).await {
+            self.world.count(what);
+            self.world.judge(|oracle, _| oracle.disturbed(&life));
+        }
+    }
+
+    async fn start(&self) {
+        let world = &self.world;
+        let number = world.judge(|oracle, _| oracle.born());
+        let life = Arc::new(Life::new(self.index, number));
+        let dispatcher = |role| SimDispatcher::new(world.clone(), life.clone(), role);
+        let mut settings = world.plan.settings();
+        settings.drain_time = Duration::from_secs(30);
+        let started = DelayedDelivery::builder(ENDPOINT)
+            .store(SimBackend::new(world.clone(), life.clone()))
+            .dispatcher(dispatcher(Role::Destinations))
+            .error_dispatcher(dispatcher(Role::ErrorQueue))
+            .error_queue(Address::new("error").expect("a valid name"))
+            .transaction_mode(TransactionMode::ReceiveOnly)
+            .settings(settings)
+            .observer(Arc::new(Listener { world: world.clone(), life: life.clone() }))
+            .start()
+            .await;
+        let delivery = Arc::new(started.expect("delivery starts where the store can be opened"));
+        world.note(format_args!("{life} starts"));
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running { life, delivery });
+    }
+
+    fn crash(&self) {
+        let Some(Running { life, .. }) = self.take() else { return };
+        life.kill();
+        life.end();
+    }
+
+    /// Clients of this process leave first: they share the handle whose drop ends delivery.
+    fn cut_off(&self) {
+        let Some(Running { life, .. }) = self.take() else { return };
+        life.end();
+    }
+
+    /// Stops in order. Nothing may be held afterwards.
+    pub(crate) async fn stop(&self) {
+        let Some(Running { life, delivery }) = self.take() else { return };
+        self.world.count(Injected::Stop);
+        life.end();
+        let mut shared = delivery;
+        let delivery = loop {
+            match Arc::try_unwrap(shared) {
+                Ok(delivery) => break delivery,
+                Err(still_shared) => shared = still_shared,
+            }
+            tokio::task::yield_now().await;
+        };
+        let begun = self.world.now();
+        let stopped = delivery.stop().await;
+        self.world.note(format_args!("{life} stopped: {stopped:?}"));
+        self.world.judge(|oracle, now| oracle.stopped(&life, stopped, begun, now));
+    }
+
+    /// The breakers that this node reports as tripped.
+    pub(crate) fn tripped(&self) -> Vec<(Arc<Life>, BreakerName)> {
+        let tripped = |Running { life, delivery }: Running| {
+            delivery.tripped_breakers().into_iter().map(move |breaker| (life.clone(), breaker))
+        };
+        self.running().map(tripped).into_iter().flatten().collect()
+    }
+}
+
+/// Passes on what the engine says about itself.
+#[derive(Debug)]
+struct Listener {
+    world: Arc<World>,
+    life: Arc<Life>,
+}
+
+impl Observer for Listener {
+    fn observe(&self, event: &Event<'_>) {
+        match event {
+            Event::BreakerTripped { breaker, .. } => {
+                match breaker {
+                    BreakerName::Store => self.world.count(Injected::StoreBreaker),
+                    BreakerName::Fetch => self.world.count(Injected::FetchBreaker),
+                    BreakerName::Dispatch(_) => self.world.count(Injected::DispatchBreaker),
+                    BreakerName::Recovery => {}
+                }
+                self.world.judge(|oracle, now| oracle.breaker_tripped(&self.life, breaker, now));
+            }
+            Event::PossibleDuplicate { id, .. } => self.world.note(format_args!("{id} may come twice")),
+            _ => {}
+        }
+    }
+}

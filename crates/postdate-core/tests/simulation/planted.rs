@@ -1,0 +1,72 @@
+//! The simulation is tested too: each of these mistakes is found, within so many seeds.
+
+use crate::{faults::Planted, run::run};
+
+/// Runs seeds until the mistake is found by one of the promises that it breaks.
+#[track_caller]
+fn is_found(planted: Planted, within: u64) {
+    for seed in 0..within {
+        let found = run(seed, Some(planted), false).violations;
+        if let Some(first) = found.first() {
+            let breaks = planted.breaks();
+            assert!(breaks.contains(&first.promise), "seed {seed} finds {first} instead of {breaks:?}");
+            return;
+        }
+    }
+    panic!("{planted:?} is not found within {within} seeds");
+}
+
+#[test]
+fn removing_before_sending_is_found() {
+    is_found(Planted::RemoveThenSend, 3);
+}
+
+#[test]
+fn poison_without_back_off_is_found() {
+    is_found(Planted::PoisonWithoutBackOff, 60);
+}
+
+#[test]
+fn an_acknowledgement_before_the_commit_is_found() {
+    is_found(Planted::AckBeforeCommit, 3);
+}
+
+#[test]
+fn no_wake_up_and_no_cap_is_found() {
+    is_found(Planted::NoWakeAndNoCap, 5);
+}
+
+#[test]
+fn the_clock_of_a_client_is_found() {
+    is_found(Planted::ClientClock, 60);
+}
+
+#[test]
+fn a_next_due_time_that_counts_what_is_claimed_is_found() {
+    is_found(Planted::NextDueCountsClaimed, 30);
+}
+
+#[test]
+fn a_watermark_is_found() {
+    is_found(Planted::Watermark, 30);
+}
+
+#[test]
+fn an_outage_that_burns_retries_is_found() {
+    is_found(Planted::OutageBurnsRetries, 120);
+}
+
+#[test]
+fn an_error_path_that_removes_first_is_found() {
+    is_found(Planted::ErrorPathRemovesFirst, 40);
+}
+
+#[test]
+fn a_missing_fence_is_found() {
+    is_found(Planted::NoFence, 1_000);
+}
+
+#[test]
+fn an_uncapped_sleep_is_found() {
+    is_found(Planted::UncappedSleep, 100);
+}

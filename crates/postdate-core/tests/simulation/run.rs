@@ -1,0 +1,137 @@
+//! One run: three minutes of faults, then everything must settle.
+
+use std::{sync::Arc, time::Duration};
+
+use postdate_core::DelayedMessageStore;
+use tokio::{runtime, task::JoinSet, time::sleep};
+
+use crate::{
+    clients::{Clients, Letter},
+    faults::{Counters, Planted},
+    node::Node,
+    oracle::Violation,
+    trace::Trace,
+    world::World,
+};
+
+/// Long enough for the engine to forget destinations that nobody asks for.
+const IDLE: Duration = Duration::from_secs(11 * 60);
+/// How long the last messages may take.
+const SETTLING: Duration = Duration::from_secs(90);
+const AUDIT: Duration = Duration::from_secs(1);
+const SLOW_AUDIT: Duration = Duration::from_secs(15);
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub violations: Vec<Violation>,
+    pub counters: Counters,
+    pub hash: u64,
+    pub trace: String,
+}
+
+impl Outcome {
+    /// The broken promises, a line each.
+    pub(crate) fn complaints(&self) -> String {
+        self.violations.iter().map(|violation| format!("{violation}\n")).collect()
+    }
+}
+
+/// Runs the world of a seed, with a mistake planted or without.
+pub(crate) fn run(seed: u64, planted: Option<Planted>, keep_trace: bool) -> Outcome {
+    let runtime = runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime without I/O can be built");
+    runtime.block_on(async {
+        let world = World::new(seed, planted, keep_trace);
+        play(&world).await;
+        let mut state = world.state();
+        let trace = std::mem::replace(&mut state.trace, Trace::new(false));
+        Outcome {
+            violations: state.oracle.violations().to_vec(),
+            counters: state.oracle.counters.clone(),
+            hash: trace.hash(),
+            trace: trace.into_text(),
+        }
+    })
+}
+
+/// Plays until the end, or until a promise is broken.
+async fn play(world: &Arc<World>) {
+    let nodes: Arc<[Arc<Node>]> =
+        (0..world.plan.nodes).map(|index| Arc::new(Node::new(world.clone(), index))).collect();
+    let clients = Clients { world: world.clone(), nodes: nodes.clone() };
+    let store = world.open();
+    let mut tasks = JoinSet::new();
+    for node in nodes.iter() {
+        let node = node.clone();
+        tasks.spawn(async move { node.live().await });
+    }
+    for number in 0..world.plan.messages {
+        let letter = Letter::draw(world, number);
+        tasks.spawn(clients.clone().post(letter));
+    }
+    if !until(world, &*store, AUDIT, || world.healed()).await {
+        return;
+    }
+    // Clients that found no store are trying again, and nodes that were down are coming back.
+    tasks.join_all().await;
+    let quiet = || !world.judge(|oracle, now| oracle.is_busy(now));
+    let settled = until(world, &*store, SLOW_AUDIT, quiet).await;
+    if settled && idle(world).await && last_letters(world, &clients, &*store).await {
+        close(world, &nodes, &*store).await;
+    }
+}
+
+/// Audits again and again until something is so. Answers whether all is well then.
+async fn until(
+    world: &World,
+    store: &dyn DelayedMessageStore,
+    pause: Duration,
+    so: impl Fn() -> bool,
+) -> bool {
+    loop {
+        world.audit(store);
+        if !well(world) || so() {
+            return well(world);
+        }
+        sleep(pause).await;
+    }
+}
+
+fn well(world: &World) -> bool {
+    world.state().oracle.violations().is_empty()
+}
+
+/// A time in which there is nothing to do.
+async fn idle(world: &World) -> bool {
+    // What was settled last may still be on its way back.
+    sleep(SETTLING).await;
+    let before = world.state().oracle.calls();
+    sleep(IDLE).await;
+    world.judge(|oracle, now| oracle.idled(&before, IDLE, now));
+    well(world)
+}
+
+/// Each destination gets another message, so that every breaker has a reason to close.
+async fn last_letters(world: &World, clients: &Clients, store: &dyn DelayedMessageStore) -> bool {
+    for letter in Letter::last_ones() {
+        clients.clone().post(letter).await;
+    }
+    sleep(SETTLING).await;
+    world.audit(store);
+    let busy = world.judge(|oracle, now| oracle.is_busy(now));
+    if busy {
+        world.judge(|oracle, now| oracle.violated("L1", now, "a last message is still there".to_owned()));
+    }
+    well(world)
+}
+
+async fn close(world: &World, nodes: &[Arc<Node>], store: &dyn DelayedMessageStore) {
+    for (life, breaker) in nodes.iter().flat_map(|node| node.tripped()) {
+        world.judge(|oracle, now| oracle.still_tripped(&life, &breaker, now));
+    }
+    for node in nodes {
+        node.stop().await;
+    }
+    world.audit(store);
+}

@@ -1,0 +1,83 @@
+//! The way to the store and back, on which anything may be lost.
+
+use std::{sync::Arc, time::Duration};
+
+use postdate_core::{Operation, StoreError, StoreErrorKind};
+use tokio::time::sleep;
+
+use crate::{faults::Injected, life::Life, world::World};
+
+/// The connection of one process to the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    pub world: Arc<World>,
+    pub life: Arc<Life>,
+}
+
+/// What the store did, and whether the caller gets to know.
+#[derive(Debug)]
+pub(crate) enum Answer<T> {
+    Came(T),
+    Lost(T),
+}
+
+impl<T> Answer<T> {
+    /// For calls that leave nothing behind but their effect.
+    pub(crate) fn or_lost(self, operation: Operation) -> Result<T, StoreError> {
+        match self {
+            Self::Came(answer) => Ok(answer),
+            Self::Lost(_) => Err(unreachable(operation)),
+        }
+    }
+}
+
+impl Wire {
+    /// Calls the store: latency, the effect as a whole or not at all, latency, the answer or none.
+    pub(crate) async fn call<T: Send>(
+        &self,
+        operation: Operation,
+        effect: impl FnOnce() -> Result<T, StoreError> + Send,
+    ) -> Result<Answer<T>, StoreError> {
+        let Self { world, life } = self;
+        life.passes().await;
+        world.judge(|oracle, now| oracle.called(life, operation, self.is_cut(), now));
+        let [there, back] = self.latencies();
+        sleep(there).await;
+        let failing = world.plan.failing_calls;
+        let done = if self.is_cut() {
+            world.count(Injected::StoreOutage);
+            Err(unreachable(operation))
+        } else if world.strikes(failing, Injected::CallFailedBeforeCommit) {
+            Err(unreachable(operation))
+        } else {
+            world.by_the_clock_of(life, effect)
+        };
+        sleep(back).await;
+        life.passes().await;
+        let answer = match done {
+            Ok(done) if world.strikes(failing, Injected::AnswerLostAfterCommit) => Ok(Answer::Lost(done)),
+            Ok(done) => Ok(Answer::Came(done)),
+            Err(error) => Err(error),
+        };
+        let reached = matches!(answer, Ok(Answer::Came(_)));
+        world.note(format_args!("{life} {operation}: {}", if reached { "done" } else { "failed" }));
+        world.judge(|oracle, now| oracle.answered(life, operation, reached, now));
+        answer
+    }
+
+    /// Whether nothing gets through.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.world.plan.store_outages.cover(self.world.elapsed())
+    }
+
+    fn latencies(&self) -> [Duration; 2] {
+        let slowest =
+            if self.world.strikes(self.world.plan.slow_calls, Injected::SlowStore) { 1_500 } else { 8 };
+        let mut state = self.world.state();
+        [state.rng.millis(0..slowest), state.rng.millis(0..slowest)]
+    }
+}
+
+pub(crate) fn unreachable(operation: Operation) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, operation, "simulation", "it cannot be reached")
+}
