@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod bench;
 mod cancel;
 mod completions;
 mod errors;
@@ -36,6 +37,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Verb::Status(error_queue) => status::run(&error_queue.name, &options, output).await,
         Verb::Setup => setup::run(&options, output).await,
         Verb::Verify => verify::run(&options, output).await,
+        Verb::Bench(args) => bench::run(&args, output).await,
         Verb::Completions { shell } => completions::run(shell),
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use postdate::StoreUrl;
+use postdate::{EndpointName, StoreUrl};
 use serde::{Deserialize, Serialize};
 
 /// How a delivering process stands.
@@ -29,10 +29,10 @@ pub(crate) enum State {
     Stopped,
 }
 
-/// Where the file is for a store that has one.
-pub(crate) fn path(url: &StoreUrl) -> Option<PathBuf> {
+/// Where an endpoint's file is, for a store that has one.
+pub(crate) fn path(url: &StoreUrl, endpoint: &EndpointName) -> Option<PathBuf> {
     let mut path = crate::session::file(url)?.into_os_string();
-    path.push("-status");
+    path.push(format!("-status-{:016x}", digest(endpoint.as_str())));
     Some(path.into())
 }
 
@@ -45,32 +45,59 @@ impl Presence {
         fs::rename(&beside, path)
     }
 
-    /// What the file says; nothing, if there is none or it is not understood.
-    pub(crate) fn read(path: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(path).ok()?).ok()
+    /// What the file says about the endpoint; nothing, if there is none or it is not understood.
+    pub(crate) fn read(path: &Path, endpoint: &EndpointName) -> Option<Self> {
+        let presence: Self = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        (presence.endpoint == endpoint.as_str()).then_some(presence)
     }
+}
+
+/// FNV-1a. An endpoint may be called what no file can be called: too long, with a slash, or like another one but
+/// for case.
+fn digest(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_was_written_is_read_and_nothing_else_is_left() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.db-status");
-        let presence = Presence {
+    fn presence() -> Presence {
+        Presence {
             state: State::Running,
             pid: 7,
             endpoint: "postdate".to_owned(),
             mode: "TransactionScope".to_owned(),
             since: Timestamp::UNIX_EPOCH,
             open_breakers: vec!["fetch".to_owned()],
-        };
-        assert_eq!(Presence::read(&path), None);
-        presence.write(&path).unwrap();
-        assert_eq!(Presence::read(&path), Some(presence));
+        }
+    }
+
+    fn endpoint(name: &str) -> EndpointName {
+        EndpointName::new(name).unwrap()
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_nothing_else_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.db-status");
+        assert_eq!(Presence::read(&path, &endpoint("postdate")), None);
+        presence().write(&path).unwrap();
+        assert_eq!(Presence::read(&path, &endpoint("postdate")), Some(presence()));
+        assert_eq!(Presence::read(&path, &endpoint("other")), None);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn every_endpoint_has_a_file_of_its_own_whatever_it_is_called() {
+        let url = StoreUrl::parse("sqlite:some/x.db").unwrap();
+        let name =
+            |of: &str| path(&url, &endpoint(of)).unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(name("a"), "x.db-status-af63dc4c8601ec8c", "the digest of the reference");
+        assert_ne!(name("orders"), name("Orders"));
+        assert!(name(&"/".repeat(100)).len() < 40);
     }
 
     #[test]
@@ -78,6 +105,6 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.db-status");
         fs::write(&path, "{").unwrap();
-        assert_eq!(Presence::read(&path), None);
+        assert_eq!(Presence::read(&path, &endpoint("postdate")), None);
     }
 }

@@ -71,6 +71,21 @@ pub(crate) struct Fault {
     pub at: Timestamp,
 }
 
+impl Fault {
+    /// What the store keeps as the message's last error while the error queue cannot be reached.
+    pub(crate) fn remember(&self) -> String {
+        format!("{}: {}", self.reason.as_str(), self.error)
+    }
+
+    /// The reason and the error in what the store kept.
+    pub(crate) fn recall(kept: &str) -> (Reason, &str) {
+        let of = |reason: &Reason| kept.strip_prefix(reason.as_str())?.strip_prefix(": ");
+        let reasons = [Reason::NoDestination, Reason::Expired, Reason::RetriesExhausted];
+        let recalled = reasons.iter().find_map(|reason| Some((*reason, of(reason)?)));
+        recalled.unwrap_or((Reason::RetriesExhausted, kept))
+    }
+}
+
 /// A message as it was before it failed, and what is known of the failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -259,6 +274,16 @@ mod tests {
         let message = failed(Headers::new().encode(), b"");
         let error = restore(&message.message).unwrap_err().to_string();
         assert!(error.contains("order-7") && error.contains(header::DESTINATION), "{error}");
+    }
+
+    #[test]
+    fn a_fault_is_recalled_as_it_was_remembered() {
+        for reason in [Reason::NoDestination, Reason::Expired, Reason::RetriesExhausted] {
+            let (error, trace) = ("gone: for good".to_owned(), String::new());
+            let fault = Fault { reason, attempts: 1, error, trace, at: Timestamp::UNIX_EPOCH };
+            assert_eq!(Fault::recall(&fault.remember()), (reason, "gone: for good"));
+        }
+        assert_eq!(Fault::recall("refused: twice"), (Reason::RetriesExhausted, "refused: twice"));
     }
 
     #[test]

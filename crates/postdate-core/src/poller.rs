@@ -66,7 +66,7 @@ impl Poller {
     }
 
     async fn fetch(&mut self, limit: NonZeroUsize) -> Step {
-        let except = self.context.gates().shut(now());
+        let except = self.context.shut_gates();
         let request = FetchDue { limit, except: &except };
         let fetched = unless_stopped(&mut self.stop, self.context.store.fetch_due(request)).await;
         let Some(fetched) = fetched else { return self.stopping() };
@@ -89,7 +89,7 @@ impl Poller {
     }
 
     async fn ask(&mut self) -> Step {
-        let except = self.context.gates().shut(now());
+        let except = self.context.shut_gates();
         let asked = unless_stopped(&mut self.stop, self.context.store.next_due(&except)).await;
         let Some(asked) = asked else { return self.stopping() };
         match asked {

@@ -42,3 +42,9 @@ pub use postdate_core::*;
 pub mod sqlite {
     pub use postdate_sqlite::*;
 }
+
+/// Compiles the README's program, so that it cannot lie. Not part of the documentation: a published crate does not
+/// contain the README of the repository.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -2,6 +2,7 @@
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -182,4 +183,22 @@ pub(crate) struct RetryArgs {
     /// Of all, only what was for this queue
     #[arg(long, requires = "all")]
     pub(crate) queue: Option<Address>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    /// Only scenarios whose name contains one of these
+    pub(crate) names: Vec<String>,
+    /// A tenth of the messages, one round: shows that all work, not how fast
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Measure each pair so often
+    #[arg(long, value_name = "N", default_value = "5", conflicts_with = "quick")]
+    pub(crate) rounds: NonZeroUsize,
+    /// Where the files are made, on the disk that matters
+    #[arg(long, default_value = ".")]
+    pub(crate) folder: PathBuf,
+    /// Only show the names of the scenarios
+    #[arg(long)]
+    pub(crate) list: bool,
 }

@@ -45,7 +45,7 @@ pub(crate) async fn run(args: SendArgs, options: &Options, output: &Output) -> R
         output.note(&missing(&args.queue));
     }
     if session.connected.backend.dispatching(&session.endpoint).await? == Dispatching::Nobody {
-        output.note("nobody delivers from this store at the moment: postdate run");
+        output.note("nobody delivers for this endpoint at the moment: postdate run");
     }
     Ok(Exit::Ok)
 }

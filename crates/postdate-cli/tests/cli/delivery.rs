@@ -82,6 +82,22 @@ fn a_second_process_stands_by_and_takes_over() {
 }
 
 #[test]
+fn two_endpoints_in_one_file_are_delivered_for_side_by_side() {
+    let place = Place::new();
+    let (orders, billing) =
+        (place.deliver(&["--endpoint", "orders"]), place.deliver(&["--endpoint", "billing"]));
+    for (endpoint, running) in [("orders", &orders), ("billing", &billing)] {
+        let by_it = |status: &[Value]| status[0]["dispatcher"]["pid"] == json!(running.id());
+        place.until(&["status", "--endpoint", endpoint], by_it);
+    }
+    stop(orders);
+    let delivery =
+        |endpoint| place.one(&["status", "--endpoint", endpoint])["dispatcher"]["delivery"].clone();
+    assert_eq!((delivery("orders"), delivery("billing")), (json!("stopped"), json!("running")));
+    stop(billing);
+}
+
+#[test]
 fn a_killed_process_is_noticed_and_nothing_is_lost() {
     let place = Place::new();
     place.ok(&["queue", "create", "q"]);

@@ -65,6 +65,24 @@ fn all_of_one_queue_are_retried_and_the_others_stay() {
 }
 
 #[test]
+fn messages_that_are_too_large_to_be_received_together_are_all_retried() {
+    let place = Place::new();
+    std::fs::write(place.path().join("large"), vec![b'x'; 9 << 20]).unwrap();
+    let running = place.deliver(&[]);
+    for id in ["a", "b", "c"] {
+        place.ok(&["send", "q", "--body-file", "large", "--id", id]);
+    }
+    place.until(&["status"], |status| status[0]["error_queue_depth"] == 3);
+    place.ok(&["queue", "create", "q"]);
+    let retried = place.json(&["errors", "retry", "a", "b", "c"]);
+    assert!(retried.iter().all(|answer| answer["outcome"] == "retried"), "{retried:?}");
+    place.until(&["status"], |status| status[0]["error_queue_depth"] == 0 && status[0]["pending"] == 0);
+    assert_eq!(place.json(&["receive", "q"]).len(), 3);
+    running.signal("TERM");
+    assert_eq!(running.ends(), Some(0));
+}
+
+#[test]
 fn a_retry_without_the_queue_warns_and_fails_again() {
     let place = Place::new();
     let _running = fail(&place, &[("order-7", "billing")]);

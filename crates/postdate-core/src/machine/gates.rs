@@ -65,11 +65,17 @@ impl Gates {
     }
 
     /// Destinations for which nothing should be fetched now.
-    pub(crate) fn shut(&mut self, now: Instant) -> Vec<Address> {
-        let forgotten = |gate: &Gate| matches!(gate.state, State::Shut { until } if now.saturating_duration_since(until) > FORGET);
-        self.gates.retain(|_, gate| !forgotten(gate));
+    pub(crate) fn shut(&self, now: Instant) -> Vec<Address> {
         let shut = |gate: &Gate| !matches!(gate.state, State::Shut { until } if until <= now);
         self.gates.iter().filter(|(_, gate)| shut(gate)).map(|(to, _)| to.clone()).collect()
+    }
+
+    /// Forgets gates that nobody needs. Answers with those whose breaker had tripped.
+    pub(crate) fn forget(&mut self, now: Instant) -> Vec<Address> {
+        let unneeded = |gate: &Gate| matches!(gate.state, State::Shut { until } if now.saturating_duration_since(until) > FORGET);
+        let forgotten = self.gates.extract_if(.., |_, gate| unneeded(gate));
+        let tripped = |(to, mut gate): (Address, Gate)| gate.breaker.success().then_some(to);
+        forgotten.filter_map(tripped).collect()
     }
 
     /// When the first of the gates that are shut now may be probed.
@@ -197,7 +203,15 @@ mod tests {
     fn a_gate_that_nobody_needs_is_forgotten() {
         let (mut gates, to, now) = gates();
         gates.unavailable(&to, now);
-        assert!(gates.shut(now + 700 * SECOND).is_empty());
+        assert!(gates.forget(now + 700 * SECOND).is_empty(), "its breaker had not tripped");
         assert_eq!(gates.admit(&to, now + 700 * SECOND), Admission::All);
+    }
+
+    #[test]
+    fn a_breaker_that_had_tripped_is_not_forgotten_in_silence() {
+        let (mut gates, to, now) = gates();
+        (0..60).for_each(|second| drop(gates.unavailable(&to, now + second * SECOND)));
+        assert_eq!(gates.forget(now + 700 * SECOND), slice::from_ref(&to));
+        assert_eq!(gates.reached(&to), Opened::WasOpen);
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 
 use super::context::{Context, lateness};
-use crate::{Address, DueMessage, OutgoingMessage, Reason, error_queue::Fault};
+use crate::{Address, DueMessage, MessageId, Operation, OutgoingMessage, Reason, error_queue::Fault};
 
 /// Messages for one destination, in order.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(super) struct Sorted {
     pub condemned: Vec<(DueMessage, Fault)>,
     /// Not to be tried this time: their attempt counts as failed.
     pub suspects: Vec<(DueMessage, String)>,
+    /// To be given back: the store did not say why they failed.
+    pub unclear: Vec<MessageId>,
 }
 
 /// Sorts messages that were fetched at `now` by the store's clock.
@@ -42,8 +44,10 @@ pub(super) async fn sort(context: &Context, messages: Vec<DueMessage>, now: Time
     for message in messages {
         let late = lateness(now, message.due);
         if let Some(reason) = context.policy.before(message.failures, late) {
-            let fault = fault_without_attempt(context, &message, reason, late, now).await;
-            sorted.condemned.push((message, fault));
+            match fault_without_attempt(context, &message, reason, late, now).await {
+                Some(fault) => sorted.condemned.push((message, fault)),
+                None => sorted.unclear.push(message.message.id),
+            }
         } else if let Some(error) = context.suspicion(&message.message.id) {
             sorted.suspects.push((message, error));
         } else {
@@ -66,20 +70,37 @@ pub(super) async fn sort(context: &Context, messages: Vec<DueMessage>, now: Time
     sorted
 }
 
+/// `None` when the store cannot be asked why the message failed.
 async fn fault_without_attempt(
     context: &Context,
     message: &DueMessage,
     reason: Reason,
     late: Duration,
     at: Timestamp,
-) -> Fault {
-    let error = match reason {
-        Reason::Expired => format!("it is {} s late, later than it may be", late.as_secs()),
+) -> Option<Fault> {
+    // Failed moves are counted too, to postpone the next one; they are no attempts.
+    let attempts = message.failures.min(context.policy.number_of_retries.saturating_add(1));
+    let (reason, error) = match reason {
+        Reason::Expired => (reason, format!("it is {} s late, later than it may be", late.as_secs())),
         // Moving it to the error queue failed last time; the store remembers why it was to go there.
-        _ => match context.store.get(&message.message.id).await {
-            Ok(Some(stored)) => stored.last_error.unwrap_or_else(|| "all attempts failed".to_owned()),
-            _ => "all attempts failed".to_owned(),
-        },
+        _ => {
+            let kept = last_error(context, &message.message.id).await?;
+            let (reason, error) = Fault::recall(kept.as_deref().unwrap_or("all attempts failed"));
+            (reason, error.to_owned())
+        }
     };
-    Fault { reason, attempts: message.failures, trace: error.clone(), error, at }
+    Some(Fault { reason, attempts, trace: error.clone(), error, at })
+}
+
+async fn last_error(context: &Context, id: &MessageId) -> Option<Option<String>> {
+    match context.store.get(id).await {
+        Ok(stored) => {
+            context.store_answered(Operation::Query);
+            Some(stored.and_then(|stored| stored.last_error))
+        }
+        Err(error) => {
+            tokio::time::sleep(context.store_failed(&error)).await;
+            None
+        }
+    }
 }

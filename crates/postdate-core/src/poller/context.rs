@@ -81,13 +81,27 @@ impl Context {
         lock(&self.gates)
     }
 
+    /// Destinations for which nothing should be fetched now.
+    pub(super) fn shut_gates(&self) -> Vec<Address> {
+        let (forgotten, shut) = {
+            let mut gates = self.gates();
+            (gates.forget(now()), gates.shut(now()))
+        };
+        for destination in forgotten {
+            self.reporter.closed(&BreakerName::Dispatch(destination));
+        }
+        shut
+    }
+
     /// A call to the store failed. Answers how long to leave it alone.
     pub(super) fn store_failed(&self, error: &StoreError) -> Duration {
         let time_to_trigger = self.settings.time_to_trigger_fetch_circuit_breaker;
         let (pause, tripped) = {
             let mut calls = lock(&self.store_calls);
-            let breaker =
-                calls.breakers.entry(error.operation()).or_insert_with(|| Breaker::new(time_to_trigger));
+            let breaker = calls
+                .breakers
+                .entry(watched(error.operation()))
+                .or_insert_with(|| Breaker::new(time_to_trigger));
             let failed = breaker.failure(now());
             calls.tripped += usize::from(failed.tripped);
             (failed.pause, failed.tripped && calls.tripped == 1)
@@ -103,7 +117,7 @@ impl Context {
     pub(super) fn store_answered(&self, operation: Operation) {
         let closed = {
             let mut calls = lock(&self.store_calls);
-            let was_tripped = calls.breakers.get_mut(&operation).is_some_and(Breaker::success);
+            let was_tripped = calls.breakers.get_mut(&watched(operation)).is_some_and(Breaker::success);
             calls.tripped -= usize::from(was_tripped);
             was_tripped && calls.tripped == 0
         };
@@ -159,6 +173,15 @@ impl Context {
     }
 }
 
+/// Whose breaker watches an operation. Renewing and giving back are not repeated until they succeed, so nothing
+/// would close a breaker of theirs.
+fn watched(operation: Operation) -> Operation {
+    match operation {
+        Operation::Renew | Operation::Release => Operation::FetchDue,
+        repeated => repeated,
+    }
+}
+
 /// How late `due` is at `now`.
 pub(super) fn lateness(now: Timestamp, due: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(due)).unwrap_or(Duration::ZERO)
@@ -166,4 +189,51 @@ pub(super) fn lateness(now: Timestamp, due: Timestamp) -> Duration {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Backend as _, Memory, Queues as _, StoreErrorKind, TransactionMode};
+
+    async fn context() -> Context {
+        let memory = Memory::new();
+        let endpoint = EndpointName::new("orders").unwrap();
+        memory.set_up(&endpoint).await.unwrap();
+        let mode = TransactionMode::ReceiveOnly;
+        let store = memory.open(&endpoint, mode).await.unwrap();
+        let dispatcher = memory.queues().dispatcher();
+        let (error_dispatcher, error_queue) = (dispatcher.clone(), Address::new("error").unwrap());
+        let route = Route { endpoint, mode, store, dispatcher, error_dispatcher, error_queue };
+        Context::new(route, Settings::default(), Reporter::new(Vec::new(), None))
+    }
+
+    fn failure(operation: Operation) -> StoreError {
+        StoreError::new(StoreErrorKind::Unavailable, operation, "test", "it is away")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_with_a_success_between_them_trip_no_breaker() {
+        let context = context().await;
+        for operation in [Operation::Commit, Operation::Renew, Operation::Release] {
+            for _ in 0..3 {
+                context.store_failed(&failure(operation));
+                context.store_answered(operation);
+                tokio::time::advance(Duration::from_secs(40)).await;
+            }
+            assert!(context.reporter.tripped_now().is_empty(), "{operation}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fetching_again_closes_what_a_failed_release_left_open() {
+        let context = context().await;
+        for _ in 0..2 {
+            context.store_failed(&failure(Operation::Release));
+            tokio::time::advance(Duration::from_secs(40)).await;
+        }
+        assert_eq!(context.reporter.tripped_now(), [BreakerName::Fetch]);
+        context.store_answered(Operation::FetchDue);
+        assert!(context.reporter.tripped_now().is_empty());
+    }
 }

@@ -14,7 +14,7 @@ use super::{
     settle::{Judged, Settled},
     sleep_until,
 };
-use crate::{Address, Claim, DueBatch, Enlistment, StoreErrorKind, TransactionMode};
+use crate::{Address, Claim, DueBatch, Enlistment, Operation, StoreErrorKind, TransactionMode};
 
 /// What a batch leaves behind for the loop.
 #[derive(Debug, Default)]
@@ -37,12 +37,13 @@ pub(super) async fn deliver(
     let deadline = Deadline::new(claim.expires());
     let clock = StoreClock { at_fetch: store_now, fetched: now() };
     let delivery = Delivery { context: &context, claim, deadline: &deadline, clock, disturbed: false };
-    let sorted = batch::sort(&context, messages, store_now).await;
-    let judged = Judged::untried(&context, sorted.condemned, sorted.suspects, store_now);
+    let mut sorted = batch::sort(&context, messages, store_now).await;
+    let groups = std::mem::take(&mut sorted.groups);
+    let judged = Judged::untried(&context, sorted, store_now);
     if context.mode == TransactionMode::TransactionScope {
-        delivery.in_one_transaction(judged, sorted.groups).await
+        delivery.in_one_transaction(judged, groups).await
     } else {
-        delivery.group_by_group(judged, sorted.groups, slow).await
+        delivery.group_by_group(judged, groups, slow).await
     }
 }
 
@@ -166,7 +167,10 @@ impl Delivery<'_> {
 
     async fn renew(&mut self) {
         match self.claim.renew().await {
-            Ok(()) => self.deadline.extend(self.claim.expires()),
+            Ok(()) => {
+                self.context.store_answered(Operation::Renew);
+                self.deadline.extend(self.claim.expires());
+            }
             Err(error) if error.kind() == StoreErrorKind::ClaimLost => self.deadline.lose(),
             Err(error) => tokio::time::sleep(self.context.store_failed(&error)).await,
         }
@@ -174,10 +178,14 @@ impl Delivery<'_> {
 
     /// Makes permanent what was done. Answers whether that worked.
     async fn commit(self) -> bool {
+        let context = self.context;
         match self.claim.commit().await {
-            Ok(()) => true,
+            Ok(()) => {
+                context.store_answered(Operation::Commit);
+                true
+            }
             Err(error) => {
-                tokio::time::sleep(self.context.store_failed(&error)).await;
+                tokio::time::sleep(context.store_failed(&error)).await;
                 false
             }
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{
+    batch::Sorted,
     context::{Context, lateness},
     deliver::Delivery,
     send::{self, Outcome, Sent},
@@ -47,14 +48,9 @@ pub(super) struct Settled {
 
 impl Judged {
     /// Messages that are not tried at all.
-    pub(super) fn untried(
-        context: &Context,
-        condemned: Vec<(DueMessage, Fault)>,
-        suspects: Vec<(DueMessage, String)>,
-        now: Timestamp,
-    ) -> Self {
-        let mut judged = Self { condemned, ..Self::default() };
-        for (message, error) in suspects {
+    pub(super) fn untried(context: &Context, sorted: Sorted, now: Timestamp) -> Self {
+        let mut judged = Self { condemned: sorted.condemned, held: sorted.unclear, ..Self::default() };
+        for (message, error) in sorted.suspects {
             judged.failed(context, message, DispatchErrorKind::Rejected, error.clone(), error, now);
         }
         judged
@@ -154,12 +150,7 @@ impl Judged {
         lost |= !count_failures(delivery, &self.retries).await;
         settled.retries = self.retries;
         settled.lost = lost;
-        if !self.held.is_empty()
-            && let Err(error) = delivery.claim.release(&self.held).await
-        {
-            // They go back at the latest when the claim is dropped.
-            delivery.context.store_failed(&error);
-        }
+        give_back(delivery, &self.held).await;
         settled
     }
 
@@ -184,7 +175,7 @@ impl Judged {
             context.recovery_failed(&message.message.id, &error);
             let after = context.policy.retry_backoff.after(message.failures.saturating_add(1));
             // What is kept is why the message failed, not why the move did.
-            self.retries.push(Retry { message, after, error: fault.error, recovery: true });
+            self.retries.push(Retry { message, after, error: fault.remember(), recovery: true });
         }
         moved
     }
@@ -252,6 +243,19 @@ async fn remove(delivery: &mut Delivery<'_>, ids: &[MessageId]) -> Vec<bool> {
             }
             Err(error) if gives_up(delivery, &error) => return vec![false; ids.len()],
             Err(error) => tokio::time::sleep(delivery.context.store_failed(&error)).await,
+        }
+    }
+}
+
+async fn give_back(delivery: &mut Delivery<'_>, ids: &[MessageId]) {
+    if ids.is_empty() {
+        return;
+    }
+    match delivery.claim.release(ids).await {
+        Ok(()) => delivery.context.store_answered(crate::Operation::Release),
+        // They go back at the latest when the claim is dropped.
+        Err(error) => {
+            delivery.context.store_failed(&error);
         }
     }
 }

@@ -77,7 +77,27 @@ async fn while_the_error_queue_is_unreachable_the_message_stays_and_is_not_tried
     assert_eq!(scenario.ids("error"), ["a"], "its only attempt was used up");
     let failed = error_queue::restore(&scenario.destinations.delivered("error")[0]).unwrap();
     assert_eq!(failed.error, "it refuses", "the reason is remembered");
+    assert_eq!((failed.attempts, &*failed.reason), (1, "retries-exhausted"));
     assert!(scenario.ids("billing").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_moves_to_the_error_queue_change_neither_the_reason_nor_the_number_of_attempts() {
+    let scenario = Scenario::with(|builder| builder.number_of_retries(2)).await;
+    scenario.destinations.behave("nowhere", Behaviour::Missing);
+    scenario.destinations.behave("error", Behaviour::Unavailable);
+    scenario.send("a", "nowhere", 0).await;
+    scenario.pass(600.0).await;
+    scenario.destinations.behave("error", None);
+    scenario.pass(600.0).await;
+    let failed = error_queue::restore(&scenario.destinations.delivered("error")[0]).unwrap();
+    assert_eq!(failed.reason, "no-destination");
+    assert_eq!(failed.attempts as usize, scenario.destinations.attempts_of("a") - moves(&scenario));
+}
+
+/// How often moving to the error queue was tried.
+fn moves(scenario: &Scenario) -> usize {
+    scenario.log.count("RecoveryFailed") + scenario.log.count("MovedToErrorQueue")
 }
 
 #[tokio::test(start_paused = true)]

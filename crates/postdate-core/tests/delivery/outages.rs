@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use postdate_core::BreakerName;
+use postdate_core::{BreakerName, Cancellation, MessageId};
 
 use crate::scenario::{Behaviour, Scenario, address};
 
@@ -73,6 +73,23 @@ async fn a_destination_that_hangs_does_not_hold_up_the_others() {
     scenario.pass(120.0).await;
     assert_eq!(scenario.pending().await, 0);
     assert!(scenario.ids("error").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_breaker_of_a_destination_that_nobody_asks_for_any_more_does_not_stay_open() {
+    let scenario = Scenario::start().await;
+    scenario.destinations.behave("billing", Behaviour::Unavailable);
+    scenario.send("a", "billing", 0).await;
+    scenario.pass(60.0).await;
+    assert_eq!(scenario.delivery.tripped_breakers(), [BreakerName::Dispatch(address("billing"))]);
+    let id = MessageId::new("a").unwrap();
+    let mut answer = scenario.delivery.cancel(&id).await.unwrap();
+    while answer == Cancellation::InFlight {
+        scenario.pass(0.1).await;
+        answer = scenario.delivery.cancel(&id).await.unwrap();
+    }
+    scenario.pass(700.0).await;
+    assert!(scenario.delivery.tripped_breakers().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,8 +9,8 @@ use std::{
 };
 
 use postdate::{
-    Address, DelayedMessage, DelayedMessageStore, Due, MessageId, ReceiveClaim, ReceivedBatch, Receiver,
-    Selection, StoreErrorKind,
+    Address, DelayedMessage, DelayedMessageStore, Due, MessageId, QueuedMessage, ReceiveClaim, ReceivedBatch,
+    Receiver, Selection, StoreErrorKind,
     error_queue::{FailedMessage, restore},
 };
 use serde::Serialize;
@@ -81,7 +81,7 @@ pub(super) async fn run(
         worst: Exit::Ok,
     };
     for ids in args.ids.chunks(PAGE.get()) {
-        retry.these(ids.to_vec()).await?;
+        retry.these(ids.iter().cloned().collect()).await?;
     }
     if args.all {
         retry.all(Walk::new(queues.as_ref(), error_queue), args.queue.as_ref()).await?;
@@ -103,9 +103,7 @@ impl Retry<'_> {
                 .filter(|queued| queue.is_none_or(|queue| Failed::from(*queued).was_for(queue)))
                 .map(|queued| queued.message.id.clone())
                 .collect();
-            if !ids.is_empty() {
-                self.these(ids.into_iter().collect()).await?;
-            }
+            self.these(ids).await?;
             if page.iter().any(|queued| queued.enqueued > begun) {
                 break;
             }
@@ -113,15 +111,32 @@ impl Retry<'_> {
         Ok(())
     }
 
-    async fn these(&mut self, ids: Vec<MessageId>) -> Result<(), Failure> {
-        let ReceivedBatch { messages, mut claim } =
-            self.receiver.try_receive(&Selection::Ids(ids.clone())).await?;
-        let found: BTreeSet<&MessageId> = messages.iter().map(|queued| &queued.message.id).collect();
-        for id in ids.iter().filter(|id| !found.contains(id)) {
-            self.answer(id, Outcome::NotFound, None)?;
+    /// In several goes where they are too large to be received at once.
+    async fn these(&mut self, mut ids: BTreeSet<MessageId>) -> Result<(), Failure> {
+        while !ids.is_empty() {
+            let selection = Selection::Ids(ids.iter().cloned().collect());
+            let ReceivedBatch { messages, mut claim } = self.receiver.try_receive(&selection).await?;
+            if messages.is_empty() {
+                break;
+            }
+            let outcome = self.settle(&messages, claim.as_mut()).await;
+            // Dropping the claim would give the rest back, too, but nobody waits for that when the program ends.
+            let positions: Vec<u64> = messages.iter().map(|queued| queued.position).collect();
+            claim.abandon(&positions).await?;
+            outcome?;
+            self.progress.advance(messages.len());
+            messages.iter().for_each(|queued| _ = ids.remove(&queued.message.id));
         }
+        ids.iter().try_for_each(|id| self.answer(id, Outcome::NotFound, None))
+    }
+
+    async fn settle(
+        &mut self,
+        messages: &[QueuedMessage],
+        claim: &mut dyn ReceiveClaim,
+    ) -> Result<(), Failure> {
         let mut restored = Vec::new();
-        for queued in &messages {
+        for queued in messages {
             match restore(&queued.message) {
                 Ok(failed) => restored.push((queued.position, failed)),
                 Err(error) => {
@@ -130,13 +145,7 @@ impl Retry<'_> {
                 }
             }
         }
-        let outcome = self.store_and_complete(restored, claim.as_mut()).await;
-        // Dropping the claim would give the rest back, too, but nobody would wait for it at the end of the program.
-        let positions: Vec<u64> = messages.iter().map(|queued| queued.position).collect();
-        claim.abandon(&positions).await?;
-        outcome?;
-        self.progress.advance(ids.len());
-        Ok(())
+        self.store_and_complete(restored, claim).await
     }
 
     async fn store_and_complete(

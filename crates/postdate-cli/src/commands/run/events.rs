@@ -79,7 +79,7 @@ pub(super) fn tell(happened: &Happened, output: &Output) -> Result<(), Failure> 
     match happened {
         Happened::Started { .. } | Happened::Stopped { .. } => {}
         Happened::StandingBy => {
-            output.note("another process delivers from this store; standing by until it ends")
+            output.note("another process delivers for this endpoint; standing by until it ends")
         }
         Happened::TookOver => output.note("the other process has ended; delivering now"),
         Happened::BreakerTripped { breaker, error } => {

@@ -36,7 +36,12 @@ impl<'a> Standing<'a> {
             since: Timestamp::now(),
             open_breakers: Vec::new(),
         };
-        Self { session, turn: Turn::NotYetKnown, presence, file: presence::path(&session.url) }
+        Self {
+            session,
+            turn: Turn::NotYetKnown,
+            presence,
+            file: presence::path(&session.url, &session.endpoint),
+        }
     }
 
     pub(super) fn delivers(&self) -> bool {

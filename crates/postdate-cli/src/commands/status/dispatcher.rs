@@ -38,7 +38,8 @@ pub(super) enum Delivery {
 impl Dispatcher {
     pub(super) async fn of(session: &Session) -> Result<Self, Failure> {
         let dispatching = session.connected.backend.dispatching(&session.endpoint).await?;
-        let presence = presence::path(&session.url).and_then(|path| Presence::read(&path));
+        let file = presence::path(&session.url, &session.endpoint);
+        let presence = file.and_then(|file| Presence::read(&file, &session.endpoint));
         Ok(Self::new(dispatching, presence))
     }
 
