@@ -39,12 +39,12 @@ mod tests {
     fn a_drain_moves_what_is_due_and_leaves_the_rest() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = File::create(&folder.path().join("a.db"))?;
-        let mut workload = Workload::new();
-        store::fill(&file, &workload.messages(700, Dues::Overdue))?;
-        store::fill(&file, &workload.messages(50, Dues::FarAhead))?;
-        assert_eq!(drain::drain(&file, drain::To::LocalQueue)?.messages, 700);
+        let (mut workload, mut connection) = (Workload::new(), file.connect()?);
+        store::fill(&mut connection, &workload.messages(700, Dues::Overdue))?;
+        store::fill(&mut connection, &workload.messages(50, Dues::FarAhead))?;
+        assert_eq!(drain::drain(&mut connection, drain::To::LocalQueue)?.messages, 700);
         assert_eq!((count(&file, "message")?, count(&file, "queued")?), (50, 700));
-        assert_eq!(drain::drain(&file, drain::To::Nowhere)?.messages, 0);
+        assert_eq!(drain::drain(&mut connection, drain::To::Nowhere)?.messages, 0);
         Ok(())
     }
 

@@ -4,12 +4,9 @@ use std::hint::black_box;
 
 use anyhow::Result;
 use jiff::Timestamp;
-use rusqlite::TransactionBehavior;
+use rusqlite::{Connection, TransactionBehavior};
 
-use super::{
-    File,
-    file::{delete, enqueue, select_due},
-};
+use super::file::{delete, enqueue, select_due};
 use crate::cpu::{Measured, Stopwatch};
 
 /// As many as the poller fetches at once by default.
@@ -24,12 +21,11 @@ pub(crate) enum To {
     LocalQueue,
 }
 
-pub(crate) fn drain(file: &File, to: To) -> Result<Measured> {
+pub(crate) fn drain(connection: &mut Connection, to: To) -> Result<Measured> {
     let stopwatch = Stopwatch::start();
-    let mut connection = file.connect()?;
     let mut drained = 0;
     loop {
-        let rows = select_due(&connection, Timestamp::now().as_microsecond(), BATCH)?;
+        let rows = select_due(connection, Timestamp::now().as_microsecond(), BATCH)?;
         if rows.is_empty() {
             return Ok(stopwatch.stop(drained));
         }

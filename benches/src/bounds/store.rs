@@ -35,12 +35,8 @@ pub(crate) fn store(
 }
 
 /// Stores without a clock: to fill a file before it is measured.
-pub(crate) fn fill(file: &File, messages: &[DelayedMessage]) -> Result<()> {
-    let mut connection = file.connect()?;
-    for chunk in messages.chunks(10_000) {
-        commit(&mut connection, chunk)?;
-    }
-    Ok(())
+pub(crate) fn fill(connection: &mut Connection, messages: &[DelayedMessage]) -> Result<()> {
+    commit(connection, messages)
 }
 
 fn produce(

@@ -82,12 +82,14 @@ fn ours(ground: &Ground, load: Load) -> Result<Contestant> {
 fn by_hand(ground: &Ground, load: Load) -> Result<Contestant> {
     let folder = ground.empty_folder()?;
     let mut workload = Workload::new();
-    let file = File::create(&folder.path().join("bound.db"))?;
-    fill(load.far, Dues::FarAhead, &mut workload, |messages| bounds::store::fill(&file, messages))?;
+    let mut connection = File::create(&folder.path().join("bound.db"))?.connect()?;
+    fill(load.far, Dues::FarAhead, &mut workload, |messages| bounds::store::fill(&mut connection, messages))?;
     Ok(Box::new(move |_| {
         let _still_there = &folder;
-        fill(load.due, Dues::Overdue, &mut workload, |messages| bounds::store::fill(&file, messages))?;
-        bounds::drain::drain(&file, load.to)
+        fill(load.due, Dues::Overdue, &mut workload, |messages| {
+            bounds::store::fill(&mut connection, messages)
+        })?;
+        bounds::drain::drain(&mut connection, load.to)
     }))
 }
 

@@ -1,10 +1,6 @@
 //! postdate on SQLite, as a program uses it.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use postdate_core::{
@@ -23,25 +19,23 @@ use crate::{
 
 const ENDPOINT: &str = "bench";
 
-/// A file, opened anew for each task.
-pub(crate) struct Ours(PathBuf);
+/// A file that stays open: closing it writes its log back, which would be measured with what comes next.
+pub(crate) struct Ours(Sqlite);
 
 impl Ours {
     pub(crate) fn create(ground: &Ground, folder: &Path) -> Result<Self> {
-        let path = folder.join("ours.db");
         ground.runtime.block_on(async {
-            let sqlite = Sqlite::open(&path).await?;
+            let sqlite = Sqlite::open(folder.join("ours.db")).await?;
             sqlite.set_up(&EndpointName::new(ENDPOINT)?).await?;
             sqlite.queues().create(&queue()).await?;
-            Ok(Self(path))
+            Ok(Self(sqlite))
         })
     }
 
     /// Stores without a clock: to fill a file before it is measured.
     pub(crate) fn fill(&self, ground: &Ground, messages: &[DelayedMessage]) -> Result<()> {
         ground.runtime.block_on(async {
-            let sqlite = Sqlite::open(&self.0).await?;
-            let store = sqlite.open(&EndpointName::new(ENDPOINT)?, TransactionMode::None).await?;
+            let store = self.0.open(&EndpointName::new(ENDPOINT)?, TransactionMode::None).await?;
             store.store(messages).await?;
             Ok(())
         })
@@ -123,17 +117,14 @@ impl Ours {
     }
 
     async fn deliver(&self, to: Arc<dyn Dispatcher>, progress: Arc<Progress>) -> Result<DelayedDelivery> {
-        let sqlite = Sqlite::open(&self.0).await?;
-        let queues = sqlite.queues().dispatcher();
-        let builder =
-            DelayedDelivery::builder(ENDPOINT).store(sqlite).dispatcher(to).error_dispatcher(queues);
-        Ok(builder.observer(progress).start().await?)
+        let queues = self.0.queues().dispatcher();
+        let builder = DelayedDelivery::builder(ENDPOINT).store(self.0.clone()).dispatcher(to);
+        Ok(builder.error_dispatcher(queues).observer(progress).start().await?)
     }
 
     async fn move_locally(&self, progress: Arc<Progress>) -> Result<DelayedDelivery> {
-        let sqlite = Sqlite::open(&self.0).await?;
-        let queues = sqlite.queues().dispatcher();
-        let builder = DelayedDelivery::builder(ENDPOINT).store(sqlite).dispatcher(queues);
+        let queues = self.0.queues().dispatcher();
+        let builder = DelayedDelivery::builder(ENDPOINT).store(self.0.clone()).dispatcher(queues);
         let exactly_once = builder.transaction_mode(TransactionMode::TransactionScope);
         Ok(exactly_once.observer(progress).start().await?)
     }

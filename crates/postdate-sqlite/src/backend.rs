@@ -73,7 +73,7 @@ impl Backend for Sqlite {
     async fn dispatching(&self, endpoint: &EndpointName) -> Result<Dispatching, StoreError> {
         let name = endpoint.clone();
         let look = move |tx: &mut crate::writer::Tx<'_>| {
-            tx.shared.endpoints.of(schema::endpoint(tx.connection, &name)?).dispatching()
+            tx.shared.dispatching.of(schema::endpoint(tx.connection, &name)?).dispatching()
         };
         self.file.write(Operation::Query, Work::Fleeting, look).await
     }

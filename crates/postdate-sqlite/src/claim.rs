@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
     time::Instant,
 };
 
@@ -14,11 +13,9 @@ use rusqlite::Connection;
 
 use crate::{
     error::{Fault, Result},
-    file::{File, InFlight},
-    store::SqliteStore,
+    hold::{Held, Hold},
     time::after,
     transaction::SqliteTransaction,
-    wake::Topic,
     writer::{Tx, Work},
 };
 
@@ -27,91 +24,16 @@ const REMOVE: &str = "DELETE FROM message WHERE seq = ?1";
 const COUNT_FAILURE: &str = "
     UPDATE message SET failures = failures + 1, attempt_at = ?2, last_error = ?3 WHERE seq = ?1";
 
-/// The hold of one claim on its messages: dropping it gives back what is left.
-#[derive(Debug)]
-pub(crate) struct Hold {
-    file: Arc<File>,
-    ticket: Ticket,
-}
-
-/// What a claim is known by, within transactions too.
-#[derive(Clone, Debug)]
-struct Ticket {
-    in_flight: Arc<InFlight>,
-    topic: Topic,
-    number: u64,
-}
-
-impl Hold {
-    pub(crate) fn new(store: &SqliteStore) -> Self {
-        let in_flight = Arc::clone(&store.in_flight);
-        let (topic, number) = (Topic::Endpoint(store.endpoint), in_flight.new_claim());
-        Self { file: Arc::clone(&store.file), ticket: Ticket { in_flight, topic, number } }
-    }
-
-    /// Whether anybody holds a message.
-    pub(crate) fn is_taken(&self, seq: i64) -> bool {
-        self.ticket.in_flight.is_held(seq)
-    }
-
-    /// Holds a message that nobody holds. In a write transaction.
-    pub(crate) fn take(&self, seq: i64) {
-        self.ticket.in_flight.hold(seq, self.ticket.number);
-    }
-
-    /// Gives everything back and waits until other processes see it too.
-    async fn give_back(&self, operation: Operation) -> Result<(), StoreError> {
-        if self.let_go() {
-            self.file.write(operation, Work::Plain, |_| Ok(())).await?;
-        }
-        Ok(())
-    }
-
-    /// Gives everything back in this process and wakes those who may fetch it. `false` if there was nothing.
-    fn let_go(&self) -> bool {
-        let Ticket { in_flight, topic, number } = &self.ticket;
-        let any = in_flight.give_all_back(*number);
-        if any {
-            // What was fetched is overdue: earlier than whatever they wait for.
-            self.file.shared().wakes.ring(*topic, i64::MIN);
-        }
-        any
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.let_go() {
-            // The writer thread tells other processes with its next transaction.
-            self.file.write_unasked(Work::Plain, |_| Ok(()));
-        }
-    }
-}
-
-impl Ticket {
-    /// After the commit, forgets messages that were removed.
-    fn forget(self, tx: &mut Tx<'_>, seqs: Vec<i64>) {
-        tx.after_commit(move |_| self.in_flight.forget(&seqs, self.number));
-    }
-
-    /// After the commit, gives back what failed and wakes those who wait for less than its retry time.
-    fn give_back_failed(self, tx: &mut Tx<'_>, rows: &[FailedRow]) {
-        let seqs: Vec<_> = rows.iter().map(|row| row.seq).collect();
-        let Some(earliest) = rows.iter().map(|row| row.retry_at).min() else { return };
-        tx.ring(self.topic, earliest);
-        tx.after_commit(move |_| self.in_flight.give_back(&seqs, self.number));
-    }
-}
-
 /// The claim. It cannot be lost while the process lives: the dispatch lock goes with the last user of the file.
 #[derive(Debug)]
 pub(crate) struct SqliteClaim {
     hold: Hold,
+    /// The sequence numbers of what was neither settled nor given back.
     rows: HashMap<MessageId, i64>,
     scope: Option<Scope>,
 }
 
-/// What is done at once with everything else when the claim is committed, in
+/// What is done in one transaction when the claim is committed, in
 /// [`TransactionScope`](TransactionMode::TransactionScope) mode.
 #[derive(Debug)]
 struct Scope {
@@ -130,30 +52,30 @@ struct FailedRow {
 impl SqliteClaim {
     pub(crate) fn new(hold: Hold, rows: Vec<(MessageId, i64)>, mode: TransactionMode) -> Self {
         let scope = (mode == TransactionMode::TransactionScope).then(|| Scope {
-            transaction: SqliteTransaction::new(hold.file.identity().clone()),
+            transaction: SqliteTransaction::new(hold.file().identity().clone()),
             removed: Vec::new(),
             failed: Vec::new(),
         });
         Self { hold, rows: rows.into_iter().collect(), scope }
     }
 
-    /// The rows of `ids` as far as this claim holds them.
-    fn rows(&self, ids: &[MessageId]) -> Vec<Option<i64>> {
-        ids.iter().map(|id| self.rows.get(id).copied()).collect()
+    /// The rows of `failures` as far as this claim holds them. An attempt fails once: if a message is named again
+    /// there is no row for it.
+    fn failed_rows(&self, failures: &[Failure]) -> Vec<Option<FailedRow>> {
+        let (now, mut seen) = (self.hold.file().now(), HashSet::new());
+        let row = |failure: &Failure| {
+            let seq = *self.rows.get(&failure.id).filter(|seq| seen.insert(**seq))?;
+            let error = failure.error.chars().take(Failure::MAX_ERROR_CHARS).collect();
+            Some(FailedRow { seq, retry_at: after(now, failure.retry_after), error })
+        };
+        failures.iter().map(row).collect()
     }
 
-    /// Of what was settled nothing is to be given back.
+    /// What was settled is not to be settled again.
     fn forget<'a>(&mut self, ids: impl IntoIterator<Item = &'a MessageId>) {
         for id in ids {
             self.rows.remove(id);
         }
-    }
-
-    fn failed_row(&self, failure: &Failure) -> Option<FailedRow> {
-        let seq = *self.rows.get(&failure.id)?;
-        let retry_at = after(self.hold.file.now(), failure.retry_after);
-        let error = failure.error.chars().take(Failure::MAX_ERROR_CHARS).collect();
-        Some(FailedRow { seq, retry_at, error })
     }
 }
 
@@ -164,42 +86,36 @@ impl Claim for SqliteClaim {
             let rows = ids.iter().map(|id| self.rows.remove(id));
             return Ok(rows.map(|row| row.map(|seq| scope.removed.push(seq)).is_some()).collect());
         }
-        let (rows, ticket) = (self.rows(ids), self.hold.ticket.clone());
-        let removed = self
-            .hold
-            .file
-            .write(Operation::Remove, Work::Plain, move |tx| {
-                let removed = each(&rows, |seq| remove(tx.connection, seq))?;
-                ticket.forget(tx, rows.into_iter().flatten().collect());
-                Ok(removed)
-            })
-            .await?;
+        let rows: Vec<_> = ids.iter().map(|id| self.rows.get(id).copied()).collect();
+        let held = self.hold.held().clone();
+        let remove = move |tx: &mut Tx<'_>| {
+            let removed = each(&rows, |seq| remove(tx.connection, *seq))?;
+            let seqs: Vec<_> = rows.into_iter().flatten().collect();
+            tx.after_commit(move || held.forget(&seqs));
+            Ok(removed)
+        };
+        let removed = self.hold.file().write(Operation::Remove, Work::Plain, remove).await?;
         self.forget(ids);
         Ok(removed)
     }
 
     async fn increment_failure_count(&mut self, failures: &[Failure]) -> Result<Vec<bool>, StoreError> {
-        let mut seen = HashSet::with_capacity(failures.len());
-        let mut row = |failure| self.failed_row(failure).filter(|row| seen.insert(row.seq));
-        let rows: Vec<_> = failures.iter().map(&mut row).collect();
+        let rows = self.failed_rows(failures);
+        let ids = failures.iter().map(|failure| &failure.id);
         if let Some(scope) = &mut self.scope {
-            let held: Vec<_> = failures.iter().map(|f| self.rows.remove(&f.id).is_some()).collect();
-            let rows = rows.into_iter().zip(&held).filter_map(|(row, held)| row.filter(|_| *held));
-            scope.failed.extend(rows);
+            let held = rows.iter().map(Option::is_some).collect();
+            scope.failed.extend(rows.into_iter().flatten());
+            self.forget(ids);
             return Ok(held);
         }
-        let ticket = self.hold.ticket.clone();
-        let counted = self
-            .hold
-            .file
-            .write(Operation::IncrementFailureCount, Work::Plain, move |tx| {
-                let counted = each(&rows, |row| count_failure(tx.connection, &row))?;
-                let rows: Vec<_> = rows.into_iter().flatten().collect();
-                ticket.give_back_failed(tx, &rows);
-                Ok(counted)
-            })
-            .await?;
-        self.forget(failures.iter().map(|failure| &failure.id));
+        let held = self.hold.held().clone();
+        let count = move |tx: &mut Tx<'_>| {
+            let counted = each(&rows, |row| count_failure(tx.connection, row))?;
+            give_back(tx, rows.into_iter().flatten(), held);
+            Ok(counted)
+        };
+        let counted = self.hold.file().write(Operation::IncrementFailureCount, Work::Plain, count).await?;
+        self.forget(ids);
         Ok(counted)
     }
 
@@ -208,11 +124,7 @@ impl Claim for SqliteClaim {
         if seqs.is_empty() {
             return Ok(());
         }
-        let Ticket { in_flight, topic, number } = &self.hold.ticket;
-        in_flight.give_back(&seqs, *number);
-        self.hold.file.shared().wakes.ring(*topic, i64::MIN);
-        // The answer comes after other processes see it too.
-        self.hold.file.write(Operation::Release, Work::Plain, |_| Ok(())).await
+        self.hold.give_back(Operation::Release, &seqs).await
     }
 
     async fn renew(&mut self) -> Result<(), StoreError> {
@@ -229,11 +141,11 @@ impl Claim for SqliteClaim {
 
     async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
         if let Some(scope) = self.scope.take().filter(|scope| !scope.is_empty()) {
-            let ticket = self.hold.ticket.clone();
-            let commit = move |tx: &mut Tx<'_>| scope.commit(tx, ticket);
-            self.hold.file.write(Operation::Commit, Work::Undoable, commit).await?;
+            let held = self.hold.held().clone();
+            let commit = move |tx: &mut Tx<'_>| scope.commit(tx, held);
+            self.hold.file().write(Operation::Commit, Work::Undoable, commit).await?;
         }
-        self.hold.give_back(Operation::Commit).await
+        self.hold.give_all_back(Operation::Commit).await
     }
 }
 
@@ -243,32 +155,32 @@ impl Scope {
     }
 
     /// Sends, removes and counts failures, all or nothing.
-    fn commit(self, tx: &mut Tx<'_>, ticket: Ticket) -> Result<()> {
+    fn commit(self, tx: &mut Tx<'_>, held: Held) -> Result<()> {
         self.transaction.send(tx)?;
         for seq in &self.removed {
-            if !remove(tx.connection, *seq)? {
-                return Err(lost());
-            }
+            require(remove(tx.connection, *seq)?)?;
         }
         for row in &self.failed {
-            if !count_failure(tx.connection, row)? {
-                return Err(lost());
-            }
+            require(count_failure(tx.connection, row)?)?;
         }
-        ticket.clone().give_back_failed(tx, &self.failed);
-        ticket.forget(tx, self.removed);
+        give_back(tx, self.failed, held.clone());
+        tx.after_commit(move || held.forget(&self.removed));
         Ok(())
     }
 }
 
-fn lost() -> Fault {
+/// A row must have been there, or nothing of the claim happens.
+fn require(there: bool) -> Result<()> {
+    if there {
+        return Ok(());
+    }
     let detail = "a message of the claim is gone; nothing was sent or removed, fetch again";
-    Fault::new(StoreErrorKind::ClaimLost, detail)
+    Err(Fault::new(StoreErrorKind::ClaimLost, detail))
 }
 
 /// One answer for each row: `false` for those that the claim does not hold.
-fn each<T: Clone>(rows: &[Option<T>], mut act: impl FnMut(T) -> Result<bool>) -> Result<Vec<bool>> {
-    rows.iter().map(|row| row.clone().map_or(Ok(false), &mut act)).collect()
+fn each<T>(rows: &[Option<T>], mut act: impl FnMut(&T) -> Result<bool>) -> Result<Vec<bool>> {
+    rows.iter().map(|row| row.as_ref().map_or(Ok(false), &mut act)).collect()
 }
 
 fn remove(connection: &Connection, seq: i64) -> Result<bool> {
@@ -278,4 +190,14 @@ fn remove(connection: &Connection, seq: i64) -> Result<bool> {
 fn count_failure(connection: &Connection, row: &FailedRow) -> Result<bool> {
     let mut statement = connection.prepare_cached(COUNT_FAILURE)?;
     Ok(statement.execute((row.seq, row.retry_at, &row.error))? == 1)
+}
+
+/// After the commit, gives back what failed and wakes those who wait for something after its retry time.
+fn give_back(tx: &mut Tx<'_>, rows: impl IntoIterator<Item = FailedRow>, held: Held) {
+    let mut seqs = Vec::new();
+    for row in rows {
+        tx.ring(held.topic(), row.retry_at);
+        seqs.push(row.seq);
+    }
+    tx.after_commit(move || held.give_back(&seqs));
 }

@@ -87,9 +87,10 @@ fn explain(error: &rusqlite::Error) -> (StoreErrorKind, Cow<'static, str>) {
             Kind::Configuration,
             "the file or its directory is read-only; give this user write access".into(),
         ),
-        Some(ErrorCode::CannotOpen) => {
-            (Kind::Configuration, "the file cannot be opened; check the path and the access rights".into())
-        }
+        Some(ErrorCode::CannotOpen) => (
+            Kind::Configuration,
+            "the file cannot be opened; give this user write access to its directory".into(),
+        ),
         Some(ErrorCode::NotADatabase) => {
             (Kind::Corrupt, "this is not a postdate file; nothing was changed, choose another path".into())
         }
@@ -124,7 +125,7 @@ mod tests {
             (ffi::SQLITE_BUSY, StoreErrorKind::Unavailable, "try again"),
             (ffi::SQLITE_IOERR_FSYNC, StoreErrorKind::Unavailable, "look at the disk"),
             (ffi::SQLITE_READONLY, StoreErrorKind::Configuration, "write access"),
-            (ffi::SQLITE_CANTOPEN, StoreErrorKind::Configuration, "check the path"),
+            (ffi::SQLITE_CANTOPEN, StoreErrorKind::Configuration, "write access"),
             (ffi::SQLITE_NOTADB, StoreErrorKind::Corrupt, "choose another path"),
             (ffi::SQLITE_CORRUPT, StoreErrorKind::Corrupt, "restore a backup"),
         ] {

@@ -7,8 +7,9 @@ use postdate_core::{Address, DueBatch, DueMessage, FetchDue, MessageId, Operatio
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
-    claim::{Hold, SqliteClaim},
+    claim::SqliteClaim,
     error::Result,
+    hold::{Held, Hold},
     record::{self, Content},
     store::SqliteStore,
     time::{NEVER, floor_micros, from_micros},
@@ -64,22 +65,22 @@ impl SqliteStore {
         let file = &self.file;
         let now = file.now();
         if !self.may_dispatch().await? {
-            return Ok(self.batch(Hold::new(self), Taken::default(), now, true));
+            return Ok(self.batch(self.new_hold(), Taken::default(), now, true));
         }
         let limit = request.limit.get();
         loop {
-            let skip = Skip::new(file.held(&self.in_flight, Operation::FetchDue).await?, request.except);
+            let skip = Skip::new(file.held(Operation::FetchDue, &self.in_flight).await?, request.except);
             let (endpoint, until) = (self.endpoint, floor_micros(now));
             let found = file
                 .read(Operation::FetchDue, move |connection| find(connection, endpoint, until, limit, &skip))
                 .await?;
-            let hold = Hold::new(self);
+            let hold = self.new_hold();
             if found.candidates.is_empty() {
                 return Ok(self.batch(hold, Taken::default(), now, found.passed_held));
             }
             let (hold, taken) = file
                 .write(Operation::FetchDue, Work::Plain, move |tx| {
-                    take(tx, &hold, &found.candidates).map(|taken| (hold, taken))
+                    take(tx, hold.held(), &found.candidates).map(|taken| (hold, taken))
                 })
                 .await?;
             // Where others took all that was found, there may be more behind it.
@@ -92,7 +93,7 @@ impl SqliteStore {
 
     /// The earliest attempt time of what is not passed over.
     pub(crate) async fn earliest(&self, except: &[Address]) -> Result<Option<Timestamp>, StoreError> {
-        let skip = Skip::new(self.file.held(&self.in_flight, Operation::NextDue).await?, except);
+        let skip = Skip::new(self.file.held(Operation::NextDue, &self.in_flight).await?, except);
         let endpoint = self.endpoint;
         let found = self
             .file
@@ -101,14 +102,17 @@ impl SqliteStore {
         Ok(found.candidates.first().map(|candidate| from_micros(candidate.attempt_at)))
     }
 
-    /// Takes the right to dispatch for this endpoint, if nobody else has it.
+    /// Takes the right to dispatch from this file, if nobody else has it.
     async fn may_dispatch(&self) -> Result<bool, StoreError> {
         if self.in_flight.has_lock() {
             return Ok(true);
         }
         let in_flight = Arc::clone(&self.in_flight);
-        let take = move |_: &mut Tx<'_>| in_flight.take_lock();
-        self.file.write(Operation::FetchDue, Work::Plain, take).await
+        self.file.write(Operation::FetchDue, Work::Plain, move |_| in_flight.take_lock()).await
+    }
+
+    fn new_hold(&self) -> Hold {
+        Hold::new(Arc::clone(&self.file), Arc::clone(&self.in_flight), self.endpoint)
     }
 
     fn batch(&self, hold: Hold, taken: Taken, now: Timestamp, contended: bool) -> DueBatch {
@@ -142,11 +146,11 @@ fn find(connection: &Connection, endpoint: i64, until: i64, limit: usize, skip: 
     Ok(found)
 }
 
-fn take(tx: &mut Tx<'_>, hold: &Hold, candidates: &[Candidate]) -> Result<Taken> {
+fn take(tx: &mut Tx<'_>, held: &Held, candidates: &[Candidate]) -> Result<Taken> {
     let mut taken = Taken::default();
     let mut bytes = 0;
     for candidate in candidates {
-        if hold.is_taken(candidate.seq) {
+        if held.is_taken(candidate.seq) {
             taken.passed_held = true;
             continue;
         }
@@ -154,7 +158,7 @@ fn take(tx: &mut Tx<'_>, hold: &Hold, candidates: &[Candidate]) -> Result<Taken>
             None => {}
             Some(Err(unreadable)) => quarantine(tx, candidate.seq, &unreadable.reason())?,
             Some(Ok(message)) => {
-                hold.take(candidate.seq);
+                held.take(candidate.seq);
                 bytes += message.message.size();
                 taken.rows.push((message.message.id.clone(), candidate.seq));
                 taken.messages.push(message);

@@ -1,6 +1,7 @@
 //! One open file: a thread that writes, connections that read, and what its users share.
 
 mod dispatch_lock;
+mod dispatching;
 mod identity;
 mod in_flight;
 mod network;
@@ -20,8 +21,9 @@ use postdate_core::{Clock, Operation, StoreError, StoreErrorKind};
 use rusqlite::Connection;
 use tokio::{sync::oneshot, task::spawn_blocking};
 
+pub(crate) use dispatching::Dispatching;
 pub(crate) use identity::FileIdentity;
-pub(crate) use in_flight::{Endpoints, InFlight};
+pub(crate) use in_flight::InFlight;
 pub(crate) use open::Synchronous;
 
 use crate::{
@@ -48,7 +50,7 @@ pub(crate) struct File {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) endpoints: Endpoints,
+    pub(crate) dispatching: Dispatching,
     pub(crate) wakes: Wakes,
 }
 
@@ -75,8 +77,8 @@ impl File {
         let synchronous = Synchronous::from(options.durability);
         let connection = open::writer(&path, synchronous)?;
         let identity = FileIdentity::of(&path).map_err(|error| Fault::beside(&path, error))?;
-        let endpoints = Endpoints::new(path.clone());
-        let shared = Arc::new(Shared { clock: options.clock, endpoints, wakes: Wakes::default() });
+        let dispatching = Dispatching::new(&path);
+        let shared = Arc::new(Shared { clock: options.clock, dispatching, wakes: Wakes::default() });
         let writer = Writer::start(connection, synchronous, Arc::clone(&shared)).map_err(|error| {
             Fault::new(StoreErrorKind::Unavailable, format!("cannot start the writer thread: {error}"))
         })?;
@@ -123,11 +125,11 @@ impl File {
         self.readers.read(query).await.map_err(|fault| fault.into_error(operation, &self.name))
     }
 
-    /// The messages of an endpoint that its dispatcher holds, here or in another process.
+    /// The messages of an endpoint that are held, here or in another process.
     pub(crate) async fn held(
         &self,
-        in_flight: &Arc<InFlight>,
         operation: Operation,
+        in_flight: &Arc<InFlight>,
     ) -> Result<HashSet<i64>, StoreError> {
         if in_flight.has_lock() {
             let held = in_flight.view().map(|view| view.to_set());
@@ -164,7 +166,7 @@ impl Drop for File {
     /// The writer thread may still be busy with the last transaction. Others may dispatch at once all the same:
     /// what they claim is looked at again in a transaction after that one.
     fn drop(&mut self) {
-        self.shared.endpoints.free_locks();
+        self.shared.dispatching.free_locks();
     }
 }
 

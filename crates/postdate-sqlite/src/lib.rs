@@ -19,18 +19,18 @@
 //! ([`Durability::PowerLoss`]). Taking the lock on a received message is the exception: a power failure frees it,
 //! as it ends its receiver. [`Durability::ProcessCrash`] is faster and survives a crash of the process only.
 //!
-//! **Processes.** Any number may open the file, store, list, cancel, send and receive. One *open file*
-//! dispatches for an endpoint at a time, the first that fetches: it holds a lock of the operating system on
+//! **Processes.** Any number may open the file, store, list, cancel, send and receive. The messages of an endpoint
+//! are dispatched by one *open file* at a time, the first that fetches: it holds a lock of the operating system on
 //! `<file>-dispatch-<n>` until it is dropped or its process ends. The others fetch nothing and are told that the
 //! store is contended. All must agree on the time and see the same local disk; network file systems are refused.
-//! Beside the file stand SQLite's `-wal` and `-shm`, and `<file>-claims-<n>`, where the dispatching process shows
+//! Beside the file stand SQLite's `-wal` and `-shm`, and `<file>-claims-<n>`, where the one that dispatches shows
 //! others what it holds.
 //!
 //! **Order.** Due messages come in the order of attempt time, then of storing. Queues are first in, first out; a
 //! message that was given back is first again.
 //!
 //! **Resolution** is one microsecond; due times are rounded up. **Clock** is that of the process, or the one in
-//! [`Options`]. **Limits**: 64 MiB for headers and body together; a batch ends at 16 MiB.
+//! [`Options`]. **Limits**: 32 MiB for headers and body together; a batch ends at 16 MiB.
 //!
 //! **Costs.** One thread writes, and what is asked for while it is busy shares the next transaction: eight tasks
 //! that store one message each pay for one wait for the disk, not for eight. A fetch writes nothing. In
@@ -47,6 +47,7 @@ mod driver;
 mod error;
 mod fetch;
 mod file;
+mod hold;
 mod options;
 mod queues;
 mod receive_claim;
@@ -67,4 +68,4 @@ pub use queues::Queues;
 pub use transaction::SqliteTransaction;
 
 /// The greatest size of a message: headers and body together, in bytes.
-const MAX_MESSAGE_BYTES: usize = 64 << 20;
+const MAX_MESSAGE_BYTES: usize = 32 << 20;

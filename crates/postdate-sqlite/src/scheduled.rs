@@ -22,14 +22,14 @@ use crate::{
 #[async_trait]
 impl ScheduledMessages for SqliteStore {
     async fn get(&self, id: &MessageId) -> Result<Option<ScheduledMessage>, StoreError> {
-        let held = self.file.held(&self.in_flight, Operation::Query).await?;
+        let held = self.file.held(Operation::Query, &self.in_flight).await?;
         let (endpoint, id) = (self.endpoint, id.clone());
         let get = move |connection: &Connection| listing::get(connection, endpoint, &id, &held);
         self.file.read(Operation::Query, get).await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Listing, StoreError> {
-        let held = self.file.held(&self.in_flight, Operation::Query).await?;
+        let held = self.file.held(Operation::Query, &self.in_flight).await?;
         let (endpoint, query) = (self.endpoint, query.clone());
         let list = move |connection: &Connection| listing::list(connection, endpoint, &query, &held);
         self.file.read(Operation::Query, list).await
@@ -48,7 +48,7 @@ impl ScheduledMessages for SqliteStore {
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
-        let held = self.file.held(&self.in_flight, Operation::Query).await?;
+        let held = self.file.held(Operation::Query, &self.in_flight).await?;
         let (endpoint, now) = (self.endpoint, self.file.now());
         let mut stats = self
             .file

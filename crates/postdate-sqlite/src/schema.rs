@@ -13,7 +13,9 @@ const MIGRATIONS: &[&str] = &[include_str!("sql/001-initial.sql")];
 
 /// Refuses a file that is not ours or that a newer postdate has written. Changes nothing.
 pub(crate) fn check(connection: &Connection) -> Result<()> {
-    version(connection).map(drop)
+    // One transaction: somebody who sets the file up meanwhile must not show half of it.
+    let transaction = connection.unchecked_transaction()?;
+    version(&transaction).map(drop)
 }
 
 /// Makes the tables and the endpoint's row. To be run in a write transaction: then any number of processes may
@@ -47,6 +49,12 @@ pub(crate) fn endpoint(connection: &Connection, name: &EndpointName) -> Result<i
     })
 }
 
+/// What to say of a file that is not ours.
+pub(crate) fn foreign() -> Fault {
+    let detail = "the file belongs to another application; nothing was changed, choose another path";
+    Fault::new(StoreErrorKind::Corrupt, detail)
+}
+
 fn version(connection: &Connection) -> Result<usize> {
     let owner: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -64,9 +72,7 @@ fn version(connection: &Connection) -> Result<usize> {
     }
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if owner != 0 || version != 0 || tables != 0 {
-        let detail =
-            "the file is a database of another application; nothing was changed, choose another path";
-        return Err(Fault::new(StoreErrorKind::Corrupt, detail));
+        return Err(foreign());
     }
     Ok(0)
 }

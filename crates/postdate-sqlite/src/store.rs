@@ -34,16 +34,16 @@ const COMPARE: &str = "
 pub(crate) struct SqliteStore {
     pub(crate) file: Arc<File>,
     pub(crate) endpoint: i64,
-    pub(crate) mode: TransactionMode,
     pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) mode: TransactionMode,
     wake: Arc<Wake>,
 }
 
 impl SqliteStore {
     pub(crate) fn new(file: Arc<File>, endpoint: i64, mode: TransactionMode) -> Self {
         let wake = file.shared().wakes.join(Topic::Endpoint(endpoint));
-        let in_flight = file.shared().endpoints.of(endpoint);
-        Self { file, endpoint, mode, in_flight, wake }
+        let in_flight = file.shared().dispatching.of(endpoint);
+        Self { file, endpoint, in_flight, mode, wake }
     }
 }
 

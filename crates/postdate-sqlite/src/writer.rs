@@ -3,6 +3,8 @@
 mod gather;
 mod group;
 mod job;
+#[cfg(test)]
+mod tests;
 
 use std::{
     io,

@@ -1,12 +1,12 @@
-//! Which messages the dispatcher of an endpoint holds.
+//! Which messages of an endpoint its dispatcher holds.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     fs::{self, OpenOptions},
     io::{self, Seek, Write},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -15,43 +15,6 @@ use postdate_core::Dispatching;
 
 use super::dispatch_lock::DispatchLock;
 use crate::error::{Fault, Result};
-
-/// What is held in a file, by endpoint.
-#[derive(Debug)]
-pub(crate) struct Endpoints {
-    database: PathBuf,
-    in_flight: Mutex<BTreeMap<i64, Arc<InFlight>>>,
-}
-
-impl Endpoints {
-    /// For the database at this path.
-    pub(crate) fn new(database: PathBuf) -> Self {
-        Self { database, in_flight: Mutex::default() }
-    }
-
-    /// What is held of an endpoint.
-    pub(crate) fn of(&self, endpoint: i64) -> Arc<InFlight> {
-        let new = || Arc::new(InFlight::new(&self.database, endpoint));
-        Arc::clone(self.all().entry(endpoint).or_insert_with(new))
-    }
-
-    pub(crate) fn are_unpublished(&self) -> bool {
-        self.all().values().any(|in_flight| in_flight.is_unpublished())
-    }
-
-    /// Writes down for others what we hold. In a write transaction.
-    pub(crate) fn publish(&self) -> Result<()> {
-        self.all().values().try_for_each(|in_flight| in_flight.publish())
-    }
-
-    pub(crate) fn free_locks(&self) {
-        self.all().values().for_each(|in_flight| in_flight.lock.free());
-    }
-
-    fn all(&self) -> MutexGuard<'_, BTreeMap<i64, Arc<InFlight>>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The messages of an endpoint that are held, by whoever has its dispatch lock.
 ///
@@ -103,10 +66,11 @@ impl View<'_> {
 }
 
 impl InFlight {
-    fn new(database: &Path, endpoint: i64) -> Self {
-        let beside = |what: &str| {
-            let mut name = database.as_os_str().to_owned();
-            name.push(format!("-{what}-{endpoint}"));
+    /// For an endpoint in the database at `path`.
+    pub(crate) fn new(path: &Path, endpoint: i64) -> Self {
+        let beside = |purpose: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!("-{purpose}-{endpoint}"));
             PathBuf::from(name)
         };
         Self {
@@ -141,6 +105,10 @@ impl InFlight {
             (false, true) => Dispatching::Elsewhere,
             (false, false) => Dispatching::Nobody,
         })
+    }
+
+    pub(crate) fn free_lock(&self) {
+        self.lock.free();
     }
 
     pub(crate) fn new_claim(&self) -> u64 {
@@ -197,11 +165,12 @@ impl InFlight {
         Ok(View(source))
     }
 
-    fn is_unpublished(&self) -> bool {
+    pub(crate) fn is_unpublished(&self) -> bool {
         self.held().unpublished && self.lock.is_ours()
     }
 
-    fn publish(&self) -> Result<()> {
+    /// Writes down for others what we hold. In a write transaction.
+    pub(crate) fn publish(&self) -> Result<()> {
         let mut held = self.held();
         if !held.unpublished || !self.lock.is_ours() {
             return Ok(());
@@ -259,15 +228,6 @@ mod tests {
         assert!(!one.give_all_back(1));
         one.publish().unwrap();
         assert_eq!(two.view().unwrap().to_set(), HashSet::from([9]));
-    }
-
-    #[test]
-    fn who_dispatches_is_known_to_all() {
-        let (_directory, one, two) = two();
-        let who = |side: &InFlight| side.dispatching().unwrap();
-        assert_eq!((who(&one), who(&two)), (Dispatching::Here, Dispatching::Elsewhere));
-        drop(one);
-        assert_eq!(who(&two), Dispatching::Nobody);
     }
 
     #[test]

@@ -86,6 +86,10 @@ pub(crate) fn locate(path: &Path) -> Result<PathBuf> {
 
 /// The connection that writes. Creates the file if there is none; leaves one that is not ours untouched.
 pub(crate) fn writer(path: &Path, synchronous: Synchronous) -> Result<Connection> {
+    // SQLite would take what is shorter than its smallest page for an empty database.
+    if path.metadata().is_ok_and(|metadata| (1..512).contains(&metadata.len())) {
+        return Err(schema::foreign());
+    }
     let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
     // Closing would otherwise write the log of somebody else's database back.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -99,6 +103,7 @@ pub(crate) fn writer(path: &Path, synchronous: Synchronous) -> Result<Connection
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
     tune(&connection, synchronous)?;
+    check_writable(&connection)?;
     Ok(connection)
 }
 
@@ -108,6 +113,15 @@ pub(crate) fn reader(path: &Path, synchronous: Synchronous) -> Result<Connection
     tune(&connection, synchronous)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
+}
+
+/// Finds out now whether the log can be written, which is a file of its own. Others who write at this moment show
+/// that it can.
+fn check_writable(connection: &Connection) -> Result<()> {
+    match connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK") {
+        Err(error) if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn connect(path: &Path, more: OpenFlags) -> Result<Connection> {

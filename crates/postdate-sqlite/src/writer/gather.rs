@@ -1,7 +1,7 @@
 //! Deciding what shares a transaction.
 
 use std::{
-    sync::mpsc::{Receiver, RecvTimeoutError},
+    sync::mpsc::Receiver,
     time::{Duration, Instant},
 };
 
@@ -10,8 +10,10 @@ use super::job::Job;
 /// No transaction holds more: those behind should not wait for ever.
 const LARGEST: usize = 512;
 
-/// How long to wait for callers of the last group who come straight back with more.
-const PATIENCE: Duration = Duration::from_micros(100);
+/// How long to wait, at least and at most, for callers of the last group who come straight back with more. In
+/// between it is half of what the last transaction took: on a slow disk or a busy machine a missed one costs more,
+/// and callers need longer.
+const PATIENCE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(2));
 
 /// Takes groups of jobs from a queue.
 ///
@@ -28,15 +30,15 @@ impl Gatherer {
         Self { queue, last: 0 }
     }
 
-    /// The next group: at least one job. `None` when nobody can submit any more.
-    pub(super) fn next(&mut self) -> Option<Vec<Box<dyn Job>>> {
+    /// The next group, after one that took so long: at least one job, wanted or not. `None` when nobody can submit
+    /// any more.
+    pub(super) fn next(&mut self, last_took: Duration) -> Option<Vec<Box<dyn Job>>> {
         let mut group = vec![self.queue.recv().ok()?];
         self.take_waiting(&mut group);
         if self.last > 1 && group.len() < self.last {
-            self.wait_for_others(&mut group);
+            self.wait_for_others(&mut group, (last_took / 2).clamp(PATIENCE.0, PATIENCE.1));
         }
         self.last = group.len();
-        group.retain(|job| job.is_wanted());
         Some(group)
     }
 
@@ -48,13 +50,12 @@ impl Gatherer {
         }
     }
 
-    fn wait_for_others(&self, group: &mut Vec<Box<dyn Job>>) {
-        let deadline = Instant::now() + PATIENCE;
-        while group.len() < self.last {
-            match self.queue.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(job) => group.push(job),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
-            }
+    fn wait_for_others(&self, group: &mut Vec<Box<dyn Job>>, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        while group.len() < self.last
+            && let Ok(job) = self.queue.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            group.push(job);
         }
     }
 }

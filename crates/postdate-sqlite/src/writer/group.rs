@@ -1,6 +1,9 @@
 //! One group of jobs, one transaction.
 
-use std::sync::{Arc, mpsc::Receiver};
+use std::{
+    sync::{Arc, mpsc::Receiver},
+    time::{Duration, Instant},
+};
 
 use rusqlite::Connection;
 
@@ -34,10 +37,14 @@ impl Worker {
 
     pub(super) fn run(mut self, queue: Receiver<Box<dyn Job>>) {
         let mut gatherer = Gatherer::new(queue);
-        while let Some(group) = gatherer.next() {
+        let mut took = Duration::ZERO;
+        while let Some(mut group) = gatherer.next(took) {
+            group.retain(|job| job.is_wanted());
+            let begin = Instant::now();
             if !group.is_empty() {
                 self.commit_group(group);
             }
+            took = begin.elapsed();
         }
     }
 
@@ -64,7 +71,7 @@ impl Worker {
                 effects.push(done);
             }
         }
-        self.shared.endpoints.publish()?;
+        self.shared.dispatching.publish()?;
         self.execute("COMMIT")
     }
 
@@ -121,12 +128,12 @@ impl Worker {
     /// Tells other processes what this transaction gave back, in a transaction that writes nothing and so costs
     /// no sync. If that fails they believe for a little longer that it is held: the next group tries again.
     fn publish(&self) {
-        if !self.shared.endpoints.are_unpublished() {
+        if !self.shared.dispatching.is_unpublished() {
             return;
         }
         let published = self
             .execute("BEGIN IMMEDIATE")
-            .and_then(|()| self.shared.endpoints.publish())
+            .and_then(|()| self.shared.dispatching.publish())
             .and_then(|()| self.execute("COMMIT"));
         if let Err(fault) = published {
             tracing::warn!(?fault, "other processes see messages as held that were given back");

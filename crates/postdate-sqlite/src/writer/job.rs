@@ -28,7 +28,7 @@ pub(crate) struct Tx<'a> {
     effects: Effects,
 }
 
-type After = Box<dyn FnOnce(&Shared) + Send>;
+type After = Box<dyn FnOnce() + Send>;
 
 /// What happens after the commit, on the writer thread: so it happens even if the caller has gone away.
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl<'a> Tx<'a> {
     }
 
     /// After the commit, `action`.
-    pub(crate) fn after_commit(&mut self, action: impl FnOnce(&Shared) + Send + 'static) {
+    pub(crate) fn after_commit(&mut self, action: impl FnOnce() + Send + 'static) {
         self.effects.after.push(Box::new(action));
     }
 
@@ -62,7 +62,7 @@ impl<'a> Tx<'a> {
 
 impl Effects {
     pub(super) fn apply(self, shared: &Shared) {
-        self.after.into_iter().for_each(|action| action(shared));
+        self.after.into_iter().for_each(|action| action());
         self.rings.into_iter().for_each(|(topic, time)| shared.wakes.ring(topic, time));
     }
 }

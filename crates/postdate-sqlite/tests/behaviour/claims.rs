@@ -9,7 +9,8 @@ use std::{
 use crate::place::{Place, Store, address, delayed, eventually, id, limit, message};
 use futures::future::{join, poll_immediate};
 use postdate_core::{
-    Cancellation, DelayedMessageStoreExt, Due, DueBatch, Failure, FetchDue, MessageState, Rescheduling,
+    Backend, Cancellation, DelayedMessageStoreExt, Due, DueBatch, EndpointName, Failure, FetchDue,
+    MessageState, Rescheduling, TransactionMode,
 };
 
 fn names(batch: &DueBatch) -> Vec<&str> {
@@ -152,6 +153,33 @@ async fn one_file_object_dispatches_and_another_takes_over_when_it_is_dropped() 
     assert_eq!(second.stats().await.unwrap().in_flight, 1);
     drop((batch, first));
     assert_eq!(names(&second.fetch(limit(9)).await.unwrap()), ["m0", "m1"]);
+}
+
+#[tokio::test]
+async fn the_endpoints_of_a_file_are_dispatched_by_different_file_objects() {
+    let place = Place::new();
+    let mut batches = Vec::new();
+    for name in ["orders", "invoices"] {
+        let sqlite = place.open().await;
+        let endpoint = EndpointName::new(name).unwrap();
+        sqlite.set_up(&endpoint).await.unwrap();
+        let store = sqlite.open(&endpoint, TransactionMode::None).await.unwrap();
+        store.store_one(message(name)).await.unwrap();
+        let batch = store.fetch(limit(9)).await.unwrap();
+        assert_eq!(names(&batch), [name]);
+        batches.push(batch);
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_fails_once() {
+    let place = Place::new();
+    let store = filled(&place, 1).await;
+    let failure = Failure { id: id("m0"), retry_after: Duration::ZERO, error: "no".into() };
+    let mut batch = store.fetch(limit(1)).await.unwrap();
+    let counted = batch.claim.increment_failure_count(&[failure.clone(), failure]).await.unwrap();
+    assert_eq!(counted, [true, false]);
+    assert_eq!(store.fetch(limit(1)).await.unwrap().messages[0].failures, 1);
 }
 
 #[tokio::test]

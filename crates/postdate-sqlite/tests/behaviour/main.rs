@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod claims;
+mod errors;
 mod place;
 mod queues;
 mod store;

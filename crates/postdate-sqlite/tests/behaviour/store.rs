@@ -84,7 +84,7 @@ async fn what_cannot_be_kept_is_refused_before_anything_is_stored() {
     let place = Place::new();
     let store = place.store().await;
     let mut large = message("large");
-    large.message.body = vec![0; 64 << 20].into();
+    large.message.body = vec![0; 32 << 20].into();
     let endless = delayed("endless", Due::after(Duration::MAX));
     for (bad, kind) in [(large, StoreErrorKind::TooLarge), (endless, StoreErrorKind::Invalid)] {
         let error = store.store(&[message("first"), bad]).await.unwrap_err();
