@@ -89,6 +89,8 @@ impl Poller {
     }
 
     async fn ask(&mut self) -> Step {
+        // Here too, for a poller that has no batches any more.
+        self.context.recovery_passed();
         let at = now();
         let except = self.context.shut_gates(at);
         // As of the same moment: a gate that is shut in the question and open in the answer would be forgotten.
