@@ -165,7 +165,7 @@ impl Delivery<'_> {
         if self.context.mode == TransactionMode::TransactionScope { self.claim.enlist() } else { None }
     }
 
-    async fn renew(&mut self) {
+    pub(super) async fn renew(&mut self) {
         match self.claim.renew().await {
             Ok(()) => {
                 self.context.store_answered(Operation::Renew);

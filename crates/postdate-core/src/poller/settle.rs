@@ -1,6 +1,6 @@
 //! What becomes of the messages of a batch, and carrying it out: error queue first, then remove.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use jiff::Timestamp;
 
@@ -9,6 +9,7 @@ use super::{
     context::{Context, lateness},
     deliver::Delivery,
     send::{self, Outcome, Sent},
+    sleep_until,
 };
 use crate::{
     DispatchErrorKind, DueMessage, Event, Failure, MessageId, OutgoingMessage, StoreError, StoreErrorKind,
@@ -129,21 +130,14 @@ impl Judged {
 
     /// Carries it out.
     pub(super) async fn settle(mut self, delivery: &mut Delivery<'_>) -> Settled {
+        // Before anything waits for the error queue: what was delivered must not be delivered again.
+        let removed = remove(delivery, ids(&self.delivered)).await;
         let moved = self.move_condemned(delivery).await;
-        let removed: Vec<MessageId> = self
-            .delivered
-            .iter()
-            .map(|(m, _)| m)
-            .chain(moved.iter().map(|(m, _)| m))
-            .map(|m| m.message.id.clone())
-            .collect();
-        let still_held = remove(delivery, &removed).await;
-        let mut lost = still_held.contains(&false);
-        let mut still_held = still_held.into_iter();
-        let mut held = || still_held.next().unwrap_or(false);
+        let moved_removed = remove(delivery, ids(&moved)).await;
+        let mut lost = removed.contains(&false) || moved_removed.contains(&false);
         let mut settled = Settled {
-            delivered: self.delivered.into_iter().map(|(message, late)| (message, late, held())).collect(),
-            moved: moved.into_iter().map(|(message, fault)| (message, fault, held())).collect(),
+            delivered: with_answers(self.delivered, removed),
+            moved: with_answers(moved, moved_removed),
             retries: Vec::new(),
             lost: false,
         };
@@ -170,7 +164,7 @@ impl Judged {
             error_queue::copy(message, fault, &context.endpoint, &context.error_queue)
         };
         let copies: Vec<OutgoingMessage> = condemned.iter().map(copy).collect();
-        let outcomes = send::to_error_queue(context, &copies, delivery.enlist()).await;
+        let outcomes = to_error_queue(delivery, &copies).await;
         let mut moved = Vec::with_capacity(condemned.len());
         for ((message, fault), outcome) in condemned.into_iter().zip(outcomes) {
             let Err(error) = outcome else {
@@ -235,13 +229,39 @@ impl Settled {
     }
 }
 
+fn ids<T>(messages: &[(DueMessage, T)]) -> Vec<MessageId> {
+    messages.iter().map(|(message, _)| message.message.id.clone()).collect()
+}
+
+fn with_answers<T>(messages: Vec<(DueMessage, T)>, held: Vec<bool>) -> Vec<(DueMessage, T, bool)> {
+    // A store that answers for fewer than it was asked about has not removed the others.
+    let held = held.into_iter().chain(std::iter::repeat(false));
+    messages.into_iter().zip(held).map(|((message, detail), held)| (message, detail, held)).collect()
+}
+
+/// Waits for the error queue as long as it takes, and holds on to the claim meanwhile.
+async fn to_error_queue(delivery: &mut Delivery<'_>, copies: &[OutgoingMessage]) -> Vec<Result<(), String>> {
+    let context = delivery.context;
+    if let Some(transaction) = delivery.enlist() {
+        return send::to_error_queue(context, copies, Some(transaction)).await;
+    }
+    let mut sending = pin!(send::to_error_queue(context, copies, None));
+    loop {
+        tokio::select! {
+            biased;
+            outcomes = &mut sending => return outcomes,
+            () = sleep_until(delivery.deadline.renewal()) => delivery.renew().await,
+        }
+    }
+}
+
 /// Removes messages, however long it takes: they were sent, and giving up would send them again.
-async fn remove(delivery: &mut Delivery<'_>, ids: &[MessageId]) -> Vec<bool> {
+async fn remove(delivery: &mut Delivery<'_>, ids: Vec<MessageId>) -> Vec<bool> {
     if ids.is_empty() {
         return Vec::new();
     }
     loop {
-        match delivery.claim.remove(ids).await {
+        match delivery.claim.remove(&ids).await {
             Ok(held) => {
                 delivery.context.store_answered(crate::Operation::Remove);
                 return held;
