@@ -52,7 +52,12 @@ impl SimDispatcher {
             let mut state = world.state();
             [state.rng.millis(0..10), state.rng.millis(0..10)]
         };
-        let hangs = archive && world.strikes(plan.hanging_archive, Injected::HangingDestination);
+        let hangs = match self.role {
+            Role::ErrorQueue => world.strikes(plan.hanging_error_queue, Injected::HangingErrorQueue),
+            Role::Destinations => {
+                archive && world.strikes(plan.hanging_archive, Injected::HangingDestination)
+            }
+        };
         let slow = archive && world.strikes(plan.slow_archive, Injected::SlowDestination);
         if hangs || slow {
             let mut state = world.state();

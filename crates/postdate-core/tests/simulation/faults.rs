@@ -28,6 +28,7 @@ listed! {
         LostAcknowledgement,
         SlowDestination,
         HangingDestination,
+        HangingErrorQueue,
         Rejection,
         DispatcherPanic,
         MissingDestination,

@@ -78,6 +78,7 @@ pub(crate) struct Plan {
     pub lost_acknowledgements: u64,
     pub slow_archive: u64,
     pub hanging_archive: u64,
+    pub hanging_error_queue: u64,
     pub bad_messages: u64,
     pub store_outages: Outages,
     pub billing_outages: Outages,
@@ -109,6 +110,7 @@ impl Plan {
             lost_acknowledgements: rng.pick(&[0, 0, 0, 100]),
             slow_archive: rng.pick(&[0, 0, 300]),
             hanging_archive: rng.pick(&[0, 0, 300]),
+            hanging_error_queue: rng.pick(&[0, 0, 0, 300]),
             bad_messages: rng.pick(&[0, 150, 400]),
             store_outages: Outages::draw(rng, 250),
             billing_outages: Outages::draw(rng, 350),
@@ -157,7 +159,9 @@ impl Plan {
         let for_leases = if self.fates.is_empty() { Duration::ZERO } else { self.lease };
         // Where every third call is slow, one batch after the other takes its time.
         let at_hand = Duration::from_secs(if self.slow_calls > 100 { 15 } else { 5 });
-        Some(at_hand + for_wakes + for_leases)
+        // Moving the messages of one batch may take that long, and all places may be taken by such batches.
+        let for_moves = if self.hanging_error_queue > 0 { 4 * SEND_TIME_LIMIT } else { Duration::ZERO };
+        Some(at_hand + for_wakes + for_leases + for_moves)
     }
 
     fn every_change_is_heard(&self) -> bool {
