@@ -157,7 +157,10 @@ impl Judged {
         let context = delivery.context;
         let condemned = std::mem::take(&mut self.condemned);
         if !delivery.deadline.allows_sending() {
-            self.held.extend(condemned.into_iter().map(|(message, _)| message.message.id));
+            // Counted and not given back, so that the attempt that condemned them is not made again.
+            let postponed =
+                condemned.into_iter().map(|(message, fault)| Retry::of_move(context, message, &fault));
+            self.retries.extend(postponed);
             return Vec::new();
         }
         let copy = |(message, fault): &(DueMessage, Fault)| {
@@ -172,11 +175,17 @@ impl Judged {
                 continue;
             };
             context.recovery_failed(&message.message.id, &error);
-            let after = context.policy.retry_backoff.after(message.failures.saturating_add(1));
-            // What is kept is why the message failed, not why the move did.
-            self.retries.push(Retry { message, after, error: fault.remember(), recovery: true });
+            self.retries.push(Retry::of_move(context, message, &fault));
         }
         moved
+    }
+}
+
+impl Retry {
+    /// What is kept is why the message failed, not why the move did.
+    fn of_move(context: &Context, message: DueMessage, fault: &Fault) -> Self {
+        let after = context.policy.retry_backoff.after(message.failures.saturating_add(1));
+        Self { message, after, error: fault.remember(), recovery: true }
     }
 }
 
