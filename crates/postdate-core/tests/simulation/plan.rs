@@ -157,8 +157,12 @@ impl Plan {
         }
         let for_wakes = if self.every_change_is_heard() { Duration::ZERO } else { LONGEST_WAIT };
         let for_leases = if self.fates.is_empty() { Duration::ZERO } else { self.lease };
-        // Where every third call is slow, one batch after the other takes its time.
-        let at_hand = Duration::from_secs(if self.slow_calls > 100 { 15 } else { 5 });
+        // Slow calls add up where one small batch follows the other.
+        let at_hand = Duration::from_secs(match self.slow_calls {
+            0 => 3,
+            1..=100 => 10,
+            _ => 20,
+        });
         // Moving the messages of one batch may take that long, and all places may be taken by such batches.
         let for_moves = if self.hanging_error_queue > 0 { 4 * SEND_TIME_LIMIT } else { Duration::ZERO };
         Some(at_hand + for_wakes + for_leases + for_moves)
