@@ -34,7 +34,11 @@ impl Watch {
     /// Watches for `file`, by polling if need be.
     pub(crate) fn start(path: &Path, file: Weak<File>) -> Self {
         let source = match watch_log(path, Weak::clone(&file)) {
-            Ok(watcher) => Source::System(watcher),
+            Ok(watcher) => {
+                // What was committed before the system began to watch made no event.
+                look(&file);
+                Source::System(watcher)
+            }
             Err(error) => {
                 tracing::info!(%error, "cannot watch for commits of other processes: looking every 250 ms");
                 poll(file);
