@@ -21,6 +21,7 @@ use crate::{
     error::Result,
     file::{Shared, Synchronous},
 };
+use group::Worker;
 use job::{Job, Task};
 
 /// Hands work to the writer thread, which ends when this is dropped and all work is done.
@@ -37,10 +38,9 @@ impl Writer {
         shared: Arc<Shared>,
     ) -> io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
-        let name = "postdate-writer".to_owned();
-        thread::Builder::new()
-            .name(name)
-            .spawn(move || group::Worker::new(connection, synchronous, shared).run(queue))?;
+        // Made here and not in the thread: what others commit after this call is news to it.
+        let worker = Worker::new(connection, synchronous, shared);
+        thread::Builder::new().name("postdate-writer".to_owned()).spawn(move || worker.run(queue))?;
         Ok(Self { jobs })
     }
 

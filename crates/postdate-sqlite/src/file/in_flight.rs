@@ -16,6 +16,10 @@ use postdate_core::Dispatching;
 use super::dispatch_lock::DispatchLock;
 use crate::error::{Fault, Result};
 
+/// The file has room for the numbers of 8,191 messages from the start: a disk that fills up later does not keep
+/// due messages from leaving.
+const RESERVED: usize = 64 << 10;
+
 /// The messages of an endpoint that are held, by whoever has its dispatch lock.
 ///
 /// The holder keeps them in memory and shows them to other processes in a file beside the database. That file
@@ -44,14 +48,14 @@ pub(crate) struct View<'a>(Source<'a>);
 
 #[derive(Debug)]
 enum Source<'a> {
-    Ours(MutexGuard<'a, Held>),
+    Ours(&'a InFlight),
     Theirs(HashSet<i64>),
 }
 
 impl View<'_> {
     pub(crate) fn contains(&self, seq: i64) -> bool {
         match &self.0 {
-            Source::Ours(held) => held.claims.contains_key(&seq),
+            Source::Ours(in_flight) => in_flight.is_held(seq),
             Source::Theirs(held) => held.contains(&seq),
         }
     }
@@ -59,7 +63,7 @@ impl View<'_> {
     /// A copy that outlives the moment.
     pub(crate) fn to_set(&self) -> HashSet<i64> {
         match &self.0 {
-            Source::Ours(held) => held.claims.keys().copied().collect(),
+            Source::Ours(in_flight) => in_flight.held().claims.keys().copied().collect(),
             Source::Theirs(held) => held.clone(),
         }
     }
@@ -90,7 +94,10 @@ impl InFlight {
             return Ok(false);
         }
         // What a predecessor left in the file must not count as ours.
-        self.held().unpublished = true;
+        if let Err(error) = self.write(&[0; RESERVED]) {
+            self.lock.free();
+            return Err(Fault::beside(&self.path, error));
+        }
         Ok(true)
     }
 
@@ -156,7 +163,7 @@ impl InFlight {
     /// What is held, by us or by others. In a write transaction unless we have the lock.
     pub(crate) fn view(&self) -> Result<View<'_>> {
         let source = if self.lock.is_ours() {
-            Source::Ours(self.held())
+            Source::Ours(self)
         } else if self.lock.is_theirs()? {
             Source::Theirs(self.read()?)
         } else {

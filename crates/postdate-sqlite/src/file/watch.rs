@@ -34,7 +34,11 @@ impl Watch {
     /// Watches for `file`, by polling if need be.
     pub(crate) fn start(path: &Path, file: Weak<File>) -> Self {
         let source = match watch_log(path, Weak::clone(&file)) {
-            Ok(watcher) => Source::System(watcher),
+            Ok(watcher) => {
+                // What was committed before the system began to watch made no event.
+                look(&file);
+                Source::System(watcher)
+            }
             Err(error) => {
                 tracing::info!(%error, "cannot watch for commits of other processes: looking every 250 ms");
                 poll(file);
@@ -85,5 +89,50 @@ fn look(file: &Weak<File>) -> bool {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Watch")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::{Options, wake::Topic};
+
+    /// A file and a raw connection of somebody else's.
+    async fn scene() -> (tempfile::TempDir, Arc<File>, rusqlite::Connection) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.db");
+        let file = File::open(&path, Options::new()).await.unwrap();
+        let other = rusqlite::Connection::open(path).unwrap();
+        (directory, file, other)
+    }
+
+    #[cfg(not(windows))]
+    #[tokio::test]
+    async fn the_system_tells_of_commits() {
+        let (_directory, file, _other) = scene().await;
+        let watch = Watch::start(&file.path, Arc::downgrade(&file));
+        assert!(matches!(watch._source, Source::System(_)), "it is polled");
+    }
+
+    #[tokio::test]
+    async fn where_it_does_not_commits_are_noticed_all_the_same() {
+        let (_directory, file, other) = scene().await;
+        let wake = file.shared().wakes.join(Topic::Queue(1));
+        poll(Arc::downgrade(&file));
+        other.execute_batch("CREATE TABLE x (y)").unwrap();
+        timeout(Duration::from_secs(10), wake.changed()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_closed_is_watched_no_more() {
+        let (_directory, file, _other) = scene().await;
+        let watched = Arc::downgrade(&file);
+        assert!(look(&watched));
+        drop(file);
+        assert!(!look(&watched));
     }
 }

@@ -31,6 +31,15 @@ async fn an_earlier_message_wakes_and_a_later_one_does_not() {
 }
 
 #[tokio::test]
+async fn what_others_commit_before_the_first_wait_is_not_missed() {
+    let place = Place::new();
+    let (store, other) = (place.store().await, place.store().await);
+    assert_eq!(store.next_due(&[]).await.unwrap().due, None);
+    other.store_one(delayed("earlier", seconds(1))).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), store.changed()).await.unwrap();
+}
+
+#[tokio::test]
 async fn rescheduling_retrying_and_giving_back_wake() {
     let place = Place::new();
     let store = waiting(&place).await;
