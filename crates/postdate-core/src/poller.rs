@@ -6,6 +6,7 @@
 mod batch;
 mod context;
 mod deliver;
+mod moving;
 mod send;
 mod settle;
 

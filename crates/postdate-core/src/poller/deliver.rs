@@ -9,12 +9,13 @@ use tokio::sync::mpsc;
 use super::{
     batch::{self, Group},
     context::Context,
+    moving::{self, Moved},
     now,
-    send::{self, Broken, Deadline},
+    send::{self, Broken, Deadline, Sent},
     settle::{Judged, Settled},
     sleep_until,
 };
-use crate::{Address, Claim, DueBatch, Enlistment, Operation, StoreErrorKind, TransactionMode};
+use crate::{Claim, DueBatch, Operation, StoreErrorKind, TransactionMode};
 
 /// What a batch leaves behind for the loop.
 #[derive(Debug, Default)]
@@ -52,8 +53,14 @@ pub(super) struct Delivery<'a> {
     pub context: &'a Context,
     pub claim: Box<dyn Claim>,
     pub clock: StoreClock,
-    pub deadline: &'a Deadline,
+    deadline: &'a Deadline,
     disturbed: bool,
+}
+
+/// Something that was under way has come to an end.
+enum Done {
+    Sent(Result<Sent, Broken>),
+    Moved(Moved),
 }
 
 /// The store's clock, as it goes on from the moment of the fetch.
@@ -72,7 +79,7 @@ impl StoreClock {
 
 impl Delivery<'_> {
     /// Sends each destination's messages beside the others' and settles what is done, so that a slow
-    /// destination delays nobody else.
+    /// destination delays nobody else. The error queue is one of them.
     async fn group_by_group(
         mut self,
         untried: Judged,
@@ -80,28 +87,42 @@ impl Delivery<'_> {
         slow: mpsc::UnboundedSender<()>,
     ) -> Ended {
         let (context, deadline) = (self.context, self.deadline);
-        let mut settled = vec![self.settle(untried).await];
-        let mut outstanding: BTreeSet<Address> =
-            groups.iter().map(|group| group.destination.clone()).collect();
-        let mut sends: FuturesUnordered<_> =
-            groups.into_iter().map(|group| send::group(context, group, deadline, None)).collect();
+        let mut outstanding = BTreeSet::new();
+        let mut sends = FuturesUnordered::new();
+        for group in groups {
+            outstanding.insert(group.destination.clone());
+            sends.push(async move { Done::Sent(send::group(context, group, deadline, None).await) }.boxed());
+        }
+        let mut judged = untried;
+        let mut settled = Vec::new();
         let mut slow_at = Some(self.clock.fetched + context.settings.slow_after);
         loop {
+            if let Some(condemned) = judged.take_condemned() {
+                outstanding.insert(context.error_queue.clone());
+                let moving = moving::to_error_queue(context, condemned, deadline, None);
+                sends.push(moving.map(Done::Moved).boxed());
+            }
+            settled.push(self.settle(std::mem::take(&mut judged)).await);
             tokio::select! {
                 biased;
-                sent = sends.next() => {
-                    let Some(sent) = sent else { break };
+                done = sends.next() => {
+                    let Some(done) = done else { break };
                     // All that are done are settled together: one call to the store instead of many.
-                    let mut done = vec![sent];
-                    while let Some(Some(sent)) = sends.next().now_or_never() {
-                        done.push(sent);
+                    let more = std::iter::from_fn(|| sends.next().now_or_never().flatten());
+                    for done in std::iter::once(done).chain(more) {
+                        match done {
+                            Done::Sent(Ok(sent)) => {
+                                outstanding.remove(&sent.group.destination);
+                                judged.add(context, sent, self.clock.now());
+                            }
+                            // Within a transaction only.
+                            Done::Sent(Err(_)) => {}
+                            Done::Moved(moved) => {
+                                outstanding.remove(&context.error_queue);
+                                judged.add_moved(context, moved);
+                            }
+                        }
                     }
-                    let mut judged = Judged::default();
-                    for sent in done.into_iter().flatten() {
-                        outstanding.remove(&sent.group.destination);
-                        judged.add(context, sent, self.clock.now());
-                    }
-                    settled.push(self.settle(judged).await);
                 }
                 () = sleep_until(deadline.renewal()) => self.renew().await,
                 () = sleep_until(slow_at) => {
@@ -151,6 +172,11 @@ impl Delivery<'_> {
                 }
             }
         }
+        if let Some(condemned) = judged.take_condemned() {
+            let transaction = self.claim.enlist();
+            let moved = moving::to_error_queue(self.context, condemned, self.deadline, transaction).await;
+            judged.add_moved(self.context, moved);
+        }
         let (context, disturbed) = (self.context, judged.disturbs());
         let settled = judged.settle(&mut self).await;
         let committed = !settled.lost() && self.commit().await;
@@ -160,12 +186,7 @@ impl Delivery<'_> {
         Ended { disturbed: disturbed || !committed, ..Ended::default() }
     }
 
-    /// The transaction to join, in the mode that has one.
-    pub(super) fn enlist(&mut self) -> Option<Enlistment<'_>> {
-        if self.context.mode == TransactionMode::TransactionScope { self.claim.enlist() } else { None }
-    }
-
-    pub(super) async fn renew(&mut self) {
+    async fn renew(&mut self) {
         match self.claim.renew().await {
             Ok(()) => {
                 self.context.store_answered(Operation::Renew);

@@ -130,20 +130,12 @@ pub(super) async fn to_error_queue(
     context: &Context,
     copies: &[OutgoingMessage],
     transaction: Option<Enlistment<'_>>,
-) -> Vec<Result<(), String>> {
+) -> Vec<Outcome> {
     let limit = context.settings.send_time_limit;
     match call(&*context.error_dispatcher, copies, transaction, limit).await {
-        Answer::Outcomes(outcomes) => outcomes
-            .into_iter()
-            .map(|outcome| match outcome {
-                Outcome::Delivered => Ok(()),
-                Outcome::Failed(error) => Err(chain(&error)),
-                Outcome::NotTried => Err("it was not tried".to_owned()),
-            })
-            .collect(),
-        Answer::Panicked(error) | Answer::TimedOut(error) => {
-            copies.iter().map(|_| Err(error.clone())).collect()
-        }
+        Answer::Outcomes(outcomes) => outcomes,
+        Answer::TimedOut(error) => all_unavailable(copies.len(), &error),
+        Answer::Panicked(error) => copies.iter().map(|_| rejected(error.clone())).collect(),
     }
 }
 

@@ -1,6 +1,6 @@
-//! What becomes of the messages of a batch, and carrying it out: error queue first, then remove.
+//! What becomes of the messages of a batch, and carrying it out.
 
-use std::{pin::pin, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -8,14 +8,12 @@ use super::{
     batch::Sorted,
     context::{Context, lateness},
     deliver::Delivery,
+    moving::{Condemned, Moved},
     send::{self, Outcome, Sent},
-    sleep_until,
 };
 use crate::{
     DispatchErrorKind, DueMessage, Event, Failure, MessageId, OutgoingMessage, StoreError, StoreErrorKind,
-    TransactionMode,
-    error_queue::{self, Fault},
-    machine::Verdict,
+    TransactionMode, error_queue::Fault, machine::Verdict,
 };
 
 /// Messages, judged.
@@ -23,7 +21,8 @@ use crate::{
 pub(super) struct Judged {
     delivered: Vec<(DueMessage, Duration)>,
     retries: Vec<Retry>,
-    condemned: Vec<(DueMessage, Fault)>,
+    condemned: Condemned,
+    moved: Condemned,
     held: Vec<MessageId>,
     gate_changed: bool,
 }
@@ -104,7 +103,7 @@ impl Judged {
 
     /// Whether the loop should ask the store anew when this batch has ended.
     pub(super) fn disturbs(&self) -> bool {
-        self.gate_changed || !self.held.is_empty() || !self.retries.is_empty() || !self.condemned.is_empty()
+        self.gate_changed || !self.held.is_empty() || !self.retries.is_empty() || !self.moved.is_empty()
     }
 
     fn failed(
@@ -128,16 +127,56 @@ impl Judged {
         }
     }
 
+    /// What is to be moved to the error queue before this is carried out.
+    pub(super) fn take_condemned(&mut self) -> Option<Condemned> {
+        (!self.condemned.is_empty()).then(|| std::mem::take(&mut self.condemned))
+    }
+
+    /// Judges what was moved. What could not be stays in the store and is tried again later; it is counted, so
+    /// that the attempt that condemned it is not made again.
+    pub(super) fn add_moved(&mut self, context: &Context, moved: Moved) {
+        let (mut reached, mut unavailable) = (false, None);
+        for ((message, fault), outcome) in moved.condemned.into_iter().zip(moved.outcomes) {
+            let failed = match outcome {
+                Outcome::Delivered => {
+                    reached = true;
+                    self.moved.push((message, fault));
+                    continue;
+                }
+                Outcome::NotTried => None,
+                Outcome::Failed(error) => Some(error),
+            };
+            if let Some(error) = failed {
+                let text = send::chain(&error);
+                context.recovery_failed(&message.message.id, &text);
+                match error.kind() {
+                    DispatchErrorKind::Unavailable => unavailable = Some(text),
+                    _ => reached = true,
+                }
+            }
+            self.retries.push(Retry::of_move(context, message, &fault));
+        }
+        if reached {
+            self.gate_changed |= context.reached(&context.error_queue);
+        }
+        if let Some(error) = unavailable {
+            self.gate_changed = true;
+            context.unavailable(&context.error_queue, &error);
+        }
+    }
+
     /// Carries it out.
-    pub(super) async fn settle(mut self, delivery: &mut Delivery<'_>) -> Settled {
-        // Before anything waits for the error queue: what was delivered must not be delivered again.
-        let removed = remove(delivery, ids(&self.delivered)).await;
-        let moved = self.move_condemned(delivery).await;
-        let moved_removed = remove(delivery, ids(&moved)).await;
-        let mut lost = removed.contains(&false) || moved_removed.contains(&false);
+    pub(super) async fn settle(self, delivery: &mut Delivery<'_>) -> Settled {
+        let delivered = self.delivered.iter().map(|(message, _)| message);
+        let moved = self.moved.iter().map(|(message, _)| message);
+        let removed: Vec<MessageId> = delivered.chain(moved).map(|m| m.message.id.clone()).collect();
+        let still_held = remove(delivery, &removed).await;
+        let mut lost = still_held.contains(&false);
+        let mut still_held = still_held.into_iter();
+        let mut held = || still_held.next().unwrap_or(false);
         let mut settled = Settled {
-            delivered: with_answers(self.delivered, removed),
-            moved: with_answers(moved, moved_removed),
+            delivered: self.delivered.into_iter().map(|(message, late)| (message, late, held())).collect(),
+            moved: self.moved.into_iter().map(|(message, fault)| (message, fault, held())).collect(),
             retries: Vec::new(),
             lost: false,
         };
@@ -146,38 +185,6 @@ impl Judged {
         settled.lost = lost;
         give_back(delivery, &self.held).await;
         settled
-    }
-
-    /// Sends copies to the error queue. What cannot be moved stays in the store and is tried again later, and
-    /// what is not held any more is somebody else's: it may have been cancelled.
-    async fn move_condemned(&mut self, delivery: &mut Delivery<'_>) -> Vec<(DueMessage, Fault)> {
-        if self.condemned.is_empty() {
-            return Vec::new();
-        }
-        let context = delivery.context;
-        let condemned = std::mem::take(&mut self.condemned);
-        if !delivery.deadline.allows_sending() {
-            // Counted and not given back, so that the attempt that condemned them is not made again.
-            let postponed =
-                condemned.into_iter().map(|(message, fault)| Retry::of_move(context, message, &fault));
-            self.retries.extend(postponed);
-            return Vec::new();
-        }
-        let copy = |(message, fault): &(DueMessage, Fault)| {
-            error_queue::copy(message, fault, &context.endpoint, &context.error_queue)
-        };
-        let copies: Vec<OutgoingMessage> = condemned.iter().map(copy).collect();
-        let outcomes = to_error_queue(delivery, &copies).await;
-        let mut moved = Vec::with_capacity(condemned.len());
-        for ((message, fault), outcome) in condemned.into_iter().zip(outcomes) {
-            let Err(error) = outcome else {
-                moved.push((message, fault));
-                continue;
-            };
-            context.recovery_failed(&message.message.id, &error);
-            self.retries.push(Retry::of_move(context, message, &fault));
-        }
-        moved
     }
 }
 
@@ -238,39 +245,13 @@ impl Settled {
     }
 }
 
-fn ids<T>(messages: &[(DueMessage, T)]) -> Vec<MessageId> {
-    messages.iter().map(|(message, _)| message.message.id.clone()).collect()
-}
-
-fn with_answers<T>(messages: Vec<(DueMessage, T)>, held: Vec<bool>) -> Vec<(DueMessage, T, bool)> {
-    // A store that answers for fewer than it was asked about has not removed the others.
-    let held = held.into_iter().chain(std::iter::repeat(false));
-    messages.into_iter().zip(held).map(|((message, detail), held)| (message, detail, held)).collect()
-}
-
-/// Waits for the error queue as long as it takes, and holds on to the claim meanwhile.
-async fn to_error_queue(delivery: &mut Delivery<'_>, copies: &[OutgoingMessage]) -> Vec<Result<(), String>> {
-    let context = delivery.context;
-    if let Some(transaction) = delivery.enlist() {
-        return send::to_error_queue(context, copies, Some(transaction)).await;
-    }
-    let mut sending = pin!(send::to_error_queue(context, copies, None));
-    loop {
-        tokio::select! {
-            biased;
-            outcomes = &mut sending => return outcomes,
-            () = sleep_until(delivery.deadline.renewal()) => delivery.renew().await,
-        }
-    }
-}
-
 /// Removes messages, however long it takes: they were sent, and giving up would send them again.
-async fn remove(delivery: &mut Delivery<'_>, ids: Vec<MessageId>) -> Vec<bool> {
+async fn remove(delivery: &mut Delivery<'_>, ids: &[MessageId]) -> Vec<bool> {
     if ids.is_empty() {
         return Vec::new();
     }
     loop {
-        match delivery.claim.remove(&ids).await {
+        match delivery.claim.remove(ids).await {
             Ok(held) => {
                 delivery.context.store_answered(crate::Operation::Remove);
                 return held;

@@ -76,6 +76,23 @@ async fn a_destination_that_hangs_does_not_hold_up_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_queue_that_hangs_holds_up_nobody() {
+    let scenario = Scenario::start().await;
+    scenario.destinations.behave("choosy", Behaviour::Rejects);
+    scenario.destinations.behave("error", Behaviour::Hangs);
+    for second in 0..120 {
+        scenario.send(&format!("bad {second}"), "choosy", second).await;
+        scenario.send(&format!("good {second}"), "billing", second).await;
+    }
+    let start = tokio::time::Instant::now();
+    scenario.pass(130.0).await;
+    for second in 0..120 {
+        let at = scenario.destinations.delivered_at(&format!("good {second}")).unwrap() - start;
+        assert!(at.as_secs_f64() < second as f64 + 2.0, "good {second} after {at:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_breaker_of_a_destination_that_nobody_asks_for_any_more_does_not_stay_open() {
     let scenario = Scenario::start().await;
     scenario.destinations.behave("billing", Behaviour::Unavailable);

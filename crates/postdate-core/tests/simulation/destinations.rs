@@ -177,15 +177,15 @@ impl Dispatcher for SimDispatcher {
         self.life.passes().await;
         let outcomes = self.lose_some(outcomes);
         call.answered = true;
-        self.world.judge(|oracle, now| oracle.told(&self.life, self.role, messages, &outcomes, now));
+        self.world.judge(|oracle, now| oracle.told(&self.life, messages, &outcomes, now));
         outcomes
     }
 }
 
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
-        let SimDispatcher { world, life, role } = self.dispatcher;
-        if !self.answered && *role == Role::Destinations {
+        let SimDispatcher { world, life, .. } = self.dispatcher;
+        if !self.answered {
             world.judge(|oracle, now| oracle.unreached(life, &self.destination, now));
         }
     }

@@ -163,9 +163,7 @@ impl Plan {
             1..=100 => 10,
             _ => 20,
         });
-        // Moving the messages of one batch may take that long, and all places may be taken by such batches.
-        let for_moves = if self.hanging_error_queue > 0 { 4 * SEND_TIME_LIMIT } else { Duration::ZERO };
-        Some(at_hand + for_wakes + for_leases + for_moves)
+        Some(at_hand + for_wakes + for_leases)
     }
 
     fn every_change_is_heard(&self) -> bool {

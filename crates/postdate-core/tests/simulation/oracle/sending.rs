@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use postdate_core::{Address, DispatchError, DispatchErrorKind, MessageId, OutgoingMessage, error_queue};
 
 use super::{Injected, Life, Nature, Oracle, Record};
-use crate::destinations::Role;
 
 impl Oracle {
     /// A process begins to send. It must hold what it sends (L11), which must be due (S3) and not be taken
@@ -68,7 +67,6 @@ impl Oracle {
     pub(crate) fn told(
         &mut self,
         life: &Life,
-        role: Role,
         messages: &[OutgoingMessage],
         outcomes: &[Result<(), DispatchError>],
         now: Timestamp,
@@ -83,9 +81,7 @@ impl Oracle {
                 }
             }
         }
-        if role == Role::Destinations {
-            self.reached(life, messages, outcomes, now);
-        }
+        self.reached(life, messages, outcomes, now);
     }
 
     /// The dispatcher panicked over a message. That is an attempt if nothing else was sent with it.
