@@ -9,7 +9,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::AbortHandle};
 
 pub use builder::Builder;
 pub use start::StartError;
@@ -31,7 +31,8 @@ pub struct DelayedDelivery {
     reporter: Reporter,
     store_breaker: Mutex<Breaker>,
     stop: watch::Sender<bool>,
-    poller: JoinHandle<usize>,
+    ended: watch::Receiver<Option<Stopped>>,
+    poller: AbortHandle,
 }
 
 /// A message that was stored.
@@ -197,11 +198,19 @@ impl DelayedDelivery {
         self.reporter.tripped_now()
     }
 
+    /// Whether messages are being delivered: until it was [stopped](Self::stop), or died of a fault of its own,
+    /// which is raised as a critical error.
+    pub fn is_running(&self) -> bool {
+        !self.poller.is_finished()
+    }
+
     /// Stops: claims nothing more, waits for what is under way for at most the drain time, and gives the rest
-    /// back.
-    pub async fn stop(mut self) -> Stopped {
+    /// back. Messages can be sent afterwards; they wait for the next start.
+    pub async fn stop(&self) -> Stopped {
         self.stop.send_replace(true);
-        Stopped { cut_off: (&mut self.poller).await.unwrap_or(0) }
+        let mut ended = self.ended.clone();
+        let stopped = ended.wait_for(Option::is_some).await.ok().and_then(|stopped| *stopped);
+        stopped.unwrap_or(Stopped { cut_off: 0 })
     }
 }
 

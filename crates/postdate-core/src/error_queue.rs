@@ -1,7 +1,7 @@
 //! How a message looks in the error queue, and how it is brought back from there.
 //!
 //! The copy carries the original's id, body and headers, and beside them the reference's fault headers, so that
-//! tools made for the reference understand it. Faults of an earlier failure are replaced.
+//! tools made for the reference understand it.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use jiff::{Timestamp, tz::TimeZone};
@@ -34,8 +34,9 @@ pub mod header {
     pub const ATTEMPTS: &str = "postdate.Attempts";
     /// `retries-exhausted`, `no-destination` or `expired`.
     pub const REASON: &str = "postdate.FailureReason";
-    /// The original's headers in Base64, where they could not be read.
-    pub const UNREADABLE_HEADERS: &str = "postdate.UnreadableHeaders";
+    /// The original's headers in Base64, where those in the copy do not tell them byte for byte: they could not be
+    /// read, were written otherwise than postdate would, or had names of faults among them.
+    pub const ORIGINAL_HEADERS: &str = "postdate.OriginalHeaders";
 
     /// All of them.
     pub const ALL: [&str; 13] = [
@@ -51,7 +52,7 @@ pub mod header {
         DUE,
         ATTEMPTS,
         REASON,
-        UNREADABLE_HEADERS,
+        ORIGINAL_HEADERS,
     ];
 }
 
@@ -120,9 +121,7 @@ pub(crate) fn copy(
     error_queue: &Address,
 ) -> OutgoingMessage {
     let original = &failed.message;
-    let mut headers = original.headers.decode().unwrap_or_else(|_| {
-        Headers::from_iter([(header::UNREADABLE_HEADERS, BASE64.encode(original.headers.as_bytes()))])
-    });
+    let mut headers = carried(&original.headers);
     let machine = gethostname::gethostname().to_string_lossy().into_owned();
     headers.set(header::FAILED_QUEUE, format!("{endpoint}.timeouts"));
     headers.set(header::EXCEPTION_TYPE, exception_type(fault.reason));
@@ -142,6 +141,19 @@ pub(crate) fn copy(
         headers: headers.encode(),
         body: original.body.clone(),
     }
+}
+
+/// The original's headers in the copy, so that they can be brought back byte for byte.
+fn carried(original: &EncodedHeaders) -> Headers {
+    let mut headers = original.decode().unwrap_or_default();
+    // A copy that was sent on as it was knows its original already.
+    let known = headers.get(header::ORIGINAL_HEADERS).map(str::to_owned);
+    header::ALL.iter().for_each(|name| drop(headers.remove(name)));
+    let blob = (headers.encode() != *original).then(|| BASE64.encode(original.as_bytes()));
+    if let Some(blob) = known.or(blob) {
+        headers.set(header::ORIGINAL_HEADERS, blob);
+    }
+    headers
 }
 
 /// Brings back the message that was moved to the error queue as `copy`.
@@ -164,10 +176,9 @@ pub fn restore(copy: &OutgoingMessage) -> Result<FailedMessage, NotRestorable> {
     let attempts =
         need(header::ATTEMPTS)?.parse().map_err(|_| not(format!("{} is no number", header::ATTEMPTS)))?;
     let time = |text: &str| from_wire(text).ok_or_else(|| not(format!("{text:?} is no time")));
-    let headers = match take(header::UNREADABLE_HEADERS) {
+    let headers = match take(header::ORIGINAL_HEADERS) {
         Some(blob) => {
-            let blob =
-                BASE64.decode(blob).map_err(|e| not(format!("{}: {e}", header::UNREADABLE_HEADERS)))?;
+            let blob = BASE64.decode(blob).map_err(|e| not(format!("{}: {e}", header::ORIGINAL_HEADERS)))?;
             EncodedHeaders::from_bytes(blob)
         }
         None => headers.encode(),
@@ -256,17 +267,30 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_failed_before_is_restored_without_old_faults() {
-        let once = failed(Headers::from_iter([("tenant", "acme")]).encode(), b"body");
-        let twice = DueMessage { message: move_to_error_queue(&once), ..once.clone() };
-        let restored = restore(&move_to_error_queue(&twice)).unwrap();
-        assert_eq!(restored.original.headers, once.message.headers);
+    fn headers_come_back_byte_for_byte_whoever_wrote_them() {
+        for blob in [
+            &b"<xml/>\x00\xff"[..],
+            b"{ \"a\": \"b\" }",
+            b"{}",
+            b"{\"a\":\"1\",\"a\":\"2\"}",
+            b"{\"\\u0041\":\"b\"}",
+            b"{\"NServiceBus.ProcessingEndpoint\":\"elsewhere\"}",
+            b"",
+        ] {
+            let message = failed(EncodedHeaders::from_bytes(blob), b"\x00\x01");
+            let restored = restore(&move_to_error_queue(&message)).unwrap();
+            assert_eq!(restored.original.headers.as_bytes(), blob);
+            assert_eq!(restored.original, message.message);
+        }
     }
 
     #[test]
-    fn headers_that_cannot_be_read_come_back_byte_for_byte() {
-        let message = failed(EncodedHeaders::from_bytes(&b"<xml/>\x00\xff"[..]), b"\x00\x01");
-        assert_eq!(restore(&move_to_error_queue(&message)).unwrap().original, message.message);
+    fn a_copy_that_was_sent_on_and_failed_again_knows_its_original_and_does_not_grow() {
+        let once = failed(EncodedHeaders::from_bytes(&b"{ \"a\": \"b\" }"[..]), b"body");
+        let first = move_to_error_queue(&once);
+        let second = move_to_error_queue(&DueMessage { message: first.clone(), ..once });
+        assert_eq!(second.headers.len(), first.headers.len() + "error".len() - "billing".len());
+        assert_eq!(restore(&second).unwrap().original.headers.as_bytes(), &b"{ \"a\": \"b\" }"[..]);
     }
 
     #[test]

@@ -37,11 +37,20 @@ impl Reporter {
         }
     }
 
-    /// A breaker tripped: tells the observers and the critical-error action.
+    /// A breaker tripped. Under the breaker's own lock, so that what is noted last is true; telling comes after.
+    pub(crate) fn note_tripped(&self, breaker: &BreakerName) {
+        self.open().insert(breaker.clone());
+    }
+
+    /// A breaker that had tripped closed. Under its own lock, too.
+    pub(crate) fn note_closed(&self, breaker: &BreakerName) {
+        self.open().remove(breaker);
+    }
+
+    /// Tells the observers and the critical-error action that a breaker tripped.
     pub(crate) fn tripped(&self, breaker: BreakerName, error: &str) {
         self.report(Event::BreakerTripped { breaker: &breaker, error });
-        let critical = CriticalError { breaker: breaker.clone(), error: error.to_owned() };
-        self.open().insert(breaker);
+        let critical = CriticalError { breaker, error: error.to_owned() };
         if let Some(action) = &self.critical
             && catch_unwind(AssertUnwindSafe(|| action(&critical))).is_err()
         {
@@ -49,9 +58,8 @@ impl Reporter {
         }
     }
 
-    /// A breaker that had tripped closed.
+    /// Tells the observers that a breaker closed.
     pub(crate) fn closed(&self, breaker: &BreakerName) {
-        self.open().remove(breaker);
         self.report(Event::BreakerClosed { breaker });
     }
 

@@ -5,25 +5,35 @@
 
 mod batch;
 mod context;
+mod deadline;
 mod deliver;
 mod moving;
 mod send;
 mod settle;
 
-use std::{num::NonZeroUsize, sync::Arc, time::Instant};
+use std::{
+    num::NonZeroUsize,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use futures::FutureExt as _;
 use tokio::{
     sync::{mpsc, watch},
-    task::JoinSet,
+    task::{Id, JoinError, JoinSet},
 };
 
 pub(crate) use context::{Context, Route};
-use deliver::{Ended, deliver};
+use deliver::{Ended, Note, deliver};
 
 use crate::{
-    DueBatch, FetchDue, Operation, StoreError,
+    DueBatch, FetchDue, Operation, StoreError, StoreErrorKind,
     machine::{Action, Schedule, Step},
 };
+
+/// The pause after a panic in a batch: whatever caused it is still there.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The time on the clock that moves with tokio's, also when that is paused.
 fn now() -> Instant {
@@ -33,9 +43,10 @@ fn now() -> Instant {
 /// Runs until it is told to stop and everything under way has ended or the drain time is over. Answers how many
 /// batches were cut off.
 pub(crate) async fn run(context: Arc<Context>, stop: watch::Receiver<bool>) -> usize {
-    let (slow_sender, slow) = mpsc::unbounded_channel();
+    let (note_sender, notes) = mpsc::unbounded_channel();
     let schedule = Schedule::new(&context.settings);
-    Poller { context, schedule, stop, batches: JoinSet::new(), slow, slow_sender, drain_until: None }
+    let drain = Drain::NotYet;
+    Poller { context, schedule, stop, batches: JoinSet::new(), notes, note_sender, slow: Vec::new(), drain }
         .run()
         .await
 }
@@ -45,9 +56,18 @@ struct Poller {
     schedule: Schedule,
     stop: watch::Receiver<bool>,
     batches: JoinSet<Ended>,
-    slow: mpsc::UnboundedReceiver<()>,
-    slow_sender: mpsc::UnboundedSender<()>,
-    drain_until: Option<Instant>,
+    notes: mpsc::UnboundedReceiver<Note>,
+    note_sender: mpsc::UnboundedSender<Note>,
+    /// Batches that have given up their place.
+    slow: Vec<Id>,
+    drain: Drain,
+}
+
+#[derive(Clone, Copy)]
+enum Drain {
+    NotYet,
+    /// For ever, if the drain time is.
+    Until(Option<Instant>),
 }
 
 impl Poller {
@@ -68,76 +88,95 @@ impl Poller {
 
     async fn fetch(&mut self, limit: NonZeroUsize) -> Step {
         let except = self.context.shut_gates(now());
-        let request = FetchDue { limit, except: &except };
-        let fetched = unless_stopped(&mut self.stop, self.context.store.fetch_due(request)).await;
-        let Some(fetched) = fetched else { return self.stopping() };
-        match fetched {
-            Ok(batch) => self.take(limit, batch),
-            Err(error) => self.failed(&error),
+        let fetch = self.context.store.fetch_due(FetchDue { limit, except: &except });
+        match call(&mut self.stop, Operation::FetchDue, fetch).await {
+            None => self.stopping(),
+            Some(Ok(batch)) => self.take(limit, batch),
+            Some(Err(error)) => self.failed(Operation::FetchDue, &error),
         }
     }
 
     fn take(&mut self, limit: NonZeroUsize, batch: DueBatch) -> Step {
         self.context.store_answered(Operation::FetchDue);
-        let count = batch.messages.len();
-        let contended = batch.contended;
-        let lateness = batch.messages.first().map(|oldest| context::lateness(batch.now, oldest.due));
-        if let Some(lateness) = lateness {
+        let (count, contended) = (batch.messages.len(), batch.contended);
+        let late = |message: &crate::DueMessage| context::lateness(batch.now, message.due);
+        // A message that is late because it failed before is no backlog.
+        let backlog =
+            batch.messages.iter().find(|message| message.failures == 0).map_or(Duration::ZERO, late);
+        if let Some(lateness) = batch.messages.first().map(late) {
             self.context.reporter.report(crate::Event::Fetched { count, lateness });
-            self.batches.spawn(deliver(self.context.clone(), batch, self.slow_sender.clone()));
+            self.batches.spawn(deliver(self.context.clone(), batch, self.note_sender.clone()));
         }
-        Step::Fetched { count, full: count >= limit.get(), contended, lateness: lateness.unwrap_or_default() }
+        Step::Fetched { count, full: count >= limit.get(), contended, lateness: backlog }
     }
 
     async fn ask(&mut self) -> Step {
-        // Here too, for a poller that has no batches any more.
         self.context.recovery_passed();
-        let at = now();
-        let except = self.context.shut_gates(at);
-        // As of the same moment: a gate that is shut in the question and open in the answer would be forgotten.
-        let probe = self.context.gates().next_probe(at);
-        let asked = unless_stopped(&mut self.stop, self.context.store.next_due(&except)).await;
-        let Some(asked) = asked else { return self.stopping() };
-        match asked {
-            Ok(next) => {
+        let except = self.context.shut_gates(now());
+        // Now, and not after the answer: a gate whose pause ends meanwhile is excepted from it.
+        let probe = self.context.gates().next_probe(now());
+        let ask = self.context.store.next_due(&except);
+        match call(&mut self.stop, Operation::NextDue, ask).await {
+            None => self.stopping(),
+            Some(Ok(next)) => {
                 self.context.store_answered(Operation::NextDue);
                 Step::NextDue { wait: next.wait(), probe }
             }
-            Err(error) => self.failed(&error),
+            Some(Err(error)) => self.failed(Operation::NextDue, &error),
         }
     }
 
-    fn failed(&self, error: &StoreError) -> Step {
-        Step::Failed { pause: self.context.store_failed(error) }
+    fn failed(&self, operation: Operation, error: &StoreError) -> Step {
+        Step::Failed { pause: self.context.store_failed(operation, error) }
     }
 
     fn stopping(&mut self) -> Step {
-        self.drain_until.get_or_insert_with(|| now() + self.context.settings.drain_time);
+        if matches!(self.drain, Drain::NotYet) {
+            self.drain = Drain::Until(now().checked_add(self.context.settings.drain_time));
+        }
         Step::Stop
     }
 
     /// Waits for something to happen. `None` when the drain time is over.
     async fn wait(&mut self, until: Option<Instant>) -> Option<Step> {
-        let draining = self.drain_until.is_some();
-        let until = self.drain_until.or(until);
+        let (draining, until) = match self.drain {
+            Drain::NotYet => (false, until),
+            Drain::Until(end) => (true, end),
+        };
         tokio::select! {
             biased;
             () = stopped(&mut self.stop), if !draining => Some(self.stopping()),
             // Before the end of batches: a batch says that it is slow before it ends.
-            Some(()) = self.slow.recv() => Some(Step::Slow),
-            Some(ended) = self.batches.join_next() => Some(self.ended(ended)),
+            Some(note) = self.notes.recv() => Some(self.noted(note)),
+            Some(ended) = self.batches.join_next_with_id() => Some(self.ended(ended)),
             () = sleep_until(until) => (!draining).then_some(Step::Go),
-            () = self.context.store.changed(), if !draining && until.is_some() => Some(Step::Woken),
+            () = changed(&self.context), if !draining && until.is_some() => Some(Step::Woken),
         }
     }
 
-    fn ended(&self, ended: Result<Ended, tokio::task::JoinError>) -> Step {
-        let ended = ended.unwrap_or_else(|error| {
-            tracing::error!(%error, "delivering a batch panicked; its messages were given back");
-            Ended { disturbed: true, ..Ended::default() }
-        });
+    fn noted(&mut self, note: Note) -> Step {
+        match note {
+            Note::Disturbed => Step::Woken,
+            Note::Slow(batch) => {
+                self.slow.push(batch);
+                Step::Slow
+            }
+        }
+    }
+
+    fn ended(&mut self, ended: Result<(Id, Ended), JoinError>) -> Step {
         self.context.recovery_passed();
-        Step::Ended { was_slow: ended.was_slow, disturbed: ended.disturbed, harmful: ended.harmful }
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let place = self.slow.iter().position(|slow| *slow == id);
+        let was_slow = place.map(|place| self.slow.swap_remove(place)).is_some();
+        match ended {
+            Ok((_, Ended { disturbed, harmful })) => Step::Ended { was_slow, disturbed, harmful },
+            Err(error) => {
+                tracing::error!(%error, "delivering a batch panicked; its messages were given back");
+                self.context.gates().all_undecided(now());
+                Step::Panicked { was_slow, pause: AFTER_PANIC }
+            }
+        }
     }
 
     async fn cut_off(mut self) -> usize {
@@ -147,12 +186,28 @@ impl Poller {
     }
 }
 
-/// A call to the store, given up when it is time to stop: stopping must not wait for a store that hangs.
-async fn unless_stopped<T>(stop: &mut watch::Receiver<bool>, call: impl Future<Output = T>) -> Option<T> {
+/// A call to the store. `None` when it is time to stop, which must not wait for a store that hangs. A panic in
+/// the store is an error like any other.
+async fn call<T>(
+    stop: &mut watch::Receiver<bool>,
+    operation: Operation,
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Option<Result<T, StoreError>> {
     tokio::select! {
         biased;
         () = stopped(stop) => None,
-        answer = call => Some(answer),
+        answer = AssertUnwindSafe(call).catch_unwind() => Some(answer.unwrap_or_else(|panic| {
+            let detail = format!("it panicked: {}", send::text_of(&*panic));
+            Err(StoreError::new(StoreErrorKind::Other, operation, "store", detail))
+        })),
+    }
+}
+
+/// The store's word that something changed. A store that panics at that will not be asked again during this wait.
+async fn changed(context: &Context) {
+    if AssertUnwindSafe(context.store.changed()).catch_unwind().await.is_err() {
+        tracing::error!("the store panicked while it was waited for");
+        std::future::pending().await
     }
 }
 

@@ -2,16 +2,18 @@
 
 use std::{
     num::NonZeroUsize,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use tokio::sync::watch;
 
-use super::{Builder, DelayedDelivery};
+use super::{Builder, DelayedDelivery, Stopped};
 use crate::{
-    Address, Backend, DelayedMessageStore, DelayedMessageStoreExt as _, Dispatcher, EndpointName, Event,
-    InvalidName, Settings, StoreError, TransactionMode,
+    Address, Backend, BreakerName, DelayedMessageStore, DelayedMessageStoreExt as _, Dispatcher,
+    EndpointName, Event, InvalidName, Settings, StoreError, TransactionMode,
     machine::Breaker,
     observer::Reporter,
     poller::{self, Context, Route},
@@ -72,12 +74,27 @@ pub(super) async fn start(builder: Builder, reporter: Reporter) -> Result<Delaye
     let route = Route { endpoint, mode, store: store.clone(), dispatcher, error_dispatcher, error_queue };
     let context = Arc::new(Context::new(route, settings, reporter.clone()));
     let (stop, stopping) = watch::channel(false);
+    let (end, ended) = watch::channel(None);
     let poller = tokio::spawn(async move {
-        let cut_off = poller::run(context.clone(), stopping).await;
-        context.reporter.report(Event::Stopped { cut_off });
-        cut_off
+        end.send_replace(Some(run(context, stopping).await));
     });
-    Ok(DelayedDelivery { store, mode, reporter, store_breaker, stop, poller })
+    Ok(DelayedDelivery { store, mode, reporter, store_breaker, stop, ended, poller: poller.abort_handle() })
+}
+
+/// Runs the poller and tells how it ended, be it by a fault of its own.
+async fn run(context: Arc<Context>, stopping: watch::Receiver<bool>) -> Stopped {
+    let reporter = context.reporter.clone();
+    let cut_off =
+        AssertUnwindSafe(poller::run(context, stopping)).catch_unwind().await.unwrap_or_else(|_| {
+            reporter.note_tripped(&BreakerName::Fetch);
+            reporter.tripped(
+                BreakerName::Fetch,
+                "the poller panicked; nothing more is delivered until the next start",
+            );
+            0
+        });
+    reporter.report(Event::Stopped { cut_off });
+    Stopped { cut_off }
 }
 
 fn checked(settings: Settings) -> Result<Settings, StartError> {

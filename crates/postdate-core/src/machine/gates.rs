@@ -133,6 +133,13 @@ impl Gates {
         gate.state = State::Slow;
     }
 
+    /// Nobody knows what became of anything that was on its way: the next message to each is the probe.
+    pub(crate) fn all_undecided(&mut self, now: Instant) {
+        for gate in self.gates.values_mut().filter(|gate| !matches!(gate.state, State::Shut { .. })) {
+            gate.state = State::Shut { until: now };
+        }
+    }
+
     /// What was on its way to `to` was given up without finding out anything; the next message is the probe.
     pub(crate) fn undecided(&mut self, to: &Address, now: Instant) {
         if let Some(gate) = self.gates.get_mut(to) {
@@ -197,6 +204,8 @@ mod tests {
         assert_eq!(gates.next_probe(now), None);
         gates.undecided(&to, now);
         assert_eq!(gates.admit(&to, now), Admission::Probe);
+        gates.all_undecided(now);
+        assert_eq!(gates.admit(&to, now), Admission::Probe, "whoever probed is gone");
     }
 
     #[test]

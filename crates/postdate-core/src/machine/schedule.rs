@@ -63,6 +63,8 @@ pub(crate) enum Step {
     NextDue { wait: Option<Duration>, probe: Option<Instant> },
     /// A call to the store failed.
     Failed { pause: Duration },
+    /// A batch panicked.
+    Panicked { was_slow: bool, pause: Duration },
     /// A batch waits for a slow destination.
     Slow,
     /// A batch ended. `disturbed` if it gave messages back or a gate changed; `harmful` is how many messages are
@@ -123,10 +125,7 @@ impl Schedule {
                 self.in_flight += 1;
                 self.one_by_one = self.one_by_one.saturating_sub(count);
                 self.contention = 0;
-                self.behind = lateness > CatchUp::BEHIND;
-                if let Some(limit) = &mut self.limit {
-                    limit.spend(now, count);
-                }
+                self.keep_rate(now, count, lateness);
                 self.plan = if full { Plan::Fetch } else { Plan::Ask };
             }
             Step::NextDue { wait, probe } => self.plan_wait(now, wait, probe),
@@ -134,10 +133,13 @@ impl Schedule {
                 self.in_flight = self.in_flight.saturating_sub(1);
                 self.slow += 1;
             }
+            Step::Panicked { was_slow, pause } => {
+                self.free_place(was_slow);
+                self.sleep(now + pause, Then::Fetch, false);
+            }
             Step::Ended { was_slow, disturbed, harmful } => {
                 self.one_by_one = self.one_by_one.max(harmful);
-                let place = if was_slow { &mut self.slow } else { &mut self.in_flight };
-                *place = place.saturating_sub(1);
+                self.free_place(was_slow);
                 if disturbed {
                     self.wake();
                 }
@@ -150,6 +152,23 @@ impl Schedule {
                 Then::Fetch => Plan::Fetch,
                 Then::Ask => Plan::Ask,
             };
+        }
+    }
+
+    fn free_place(&mut self, was_slow: bool) {
+        let place = if was_slow { &mut self.slow } else { &mut self.in_flight };
+        *place = place.saturating_sub(1);
+    }
+
+    /// Only a backlog spends of the catch-up rate: traffic on time owes nothing.
+    fn keep_rate(&mut self, now: Instant, count: usize, lateness: Duration) {
+        let Some(limit) = &mut self.limit else { return };
+        if self.behind {
+            limit.spend(now, count);
+        }
+        let was_behind = std::mem::replace(&mut self.behind, lateness > CatchUp::BEHIND);
+        if was_behind && !self.behind {
+            limit.reset();
         }
     }
 
@@ -207,7 +226,7 @@ impl Schedule {
         };
         match NonZeroUsize::new(limit.permitted(now) as usize) {
             Some(permitted) => Action::Fetch { limit: batch.min(permitted) },
-            None => Action::Wait { until: Some(limit.ready(now)) },
+            None => Action::Wait { until: Some(limit.ready(now).min(now + self.longest_wait)) },
         }
     }
 }
@@ -389,6 +408,33 @@ mod tests {
         );
         let on_time = Step::Fetched { count: 2, full: true, contended: false, lateness: SECOND };
         assert_eq!(schedule.step(now + SECOND / 10, on_time), fetch(10));
+    }
+
+    #[test]
+    fn traffic_on_time_owes_nothing_to_a_later_backlog() {
+        let (mut schedule, mut now) =
+            schedule(|settings| settings.catch_up = CatchUp::default().rate(NonZeroU32::new(20).unwrap()));
+        let on_time = Step::Fetched { count: 10, full: true, contended: false, lateness: SECOND };
+        for _ in 0..1_000 {
+            schedule.step(now, on_time);
+            schedule.step(now, Step::Ended { was_slow: false, disturbed: false, harmful: 0 });
+            now += SECOND / 100;
+        }
+        let late = Step::Fetched { count: 10, full: true, contended: false, lateness: 60 * SECOND };
+        schedule.step(now, late);
+        assert_eq!(
+            schedule.step(now, Step::Ended { was_slow: false, disturbed: false, harmful: 0 }),
+            fetch(2)
+        );
+    }
+
+    #[test]
+    fn a_batch_that_panics_is_followed_by_a_pause() {
+        let (mut schedule, now) = schedule(|_| {});
+        schedule.step(now, fetched(10));
+        let panicked = Step::Panicked { was_slow: false, pause: SECOND };
+        assert_eq!(schedule.step(now, panicked), until(now + SECOND));
+        assert_eq!(schedule.step(now, Step::Stop), Action::Finished);
     }
 
     #[test]

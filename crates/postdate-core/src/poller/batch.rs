@@ -99,7 +99,7 @@ async fn last_error(context: &Context, id: &MessageId) -> Option<Option<String>>
             stored.map(|stored| stored.last_error)
         }
         Err(error) => {
-            tokio::time::sleep(context.store_failed(&error)).await;
+            tokio::time::sleep(context.store_failed(Operation::Query, &error)).await;
             None
         }
     }

@@ -16,6 +16,9 @@ use crate::{
     observer::Reporter,
 };
 
+/// A tripped breaker whose call nobody has needed for so long is closed.
+const FORGET: Duration = Duration::from_secs(600);
+
 /// What the loop and the batches share.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -38,7 +41,8 @@ pub(crate) struct Context {
 /// the fetch breaker.
 #[derive(Debug, Default)]
 struct StoreCalls {
-    breakers: BTreeMap<Operation, Breaker>,
+    /// Each with the time of its last failure.
+    breakers: BTreeMap<Operation, (Breaker, Instant)>,
     tripped: usize,
 }
 
@@ -85,26 +89,29 @@ impl Context {
     pub(super) fn shut_gates(&self, now: Instant) -> Vec<Address> {
         let (forgotten, shut) = {
             let mut gates = self.gates();
-            (gates.forget(now), gates.shut(now))
+            let forgotten: Vec<_> = gates.forget(now).into_iter().map(BreakerName::Dispatch).collect();
+            forgotten.iter().for_each(|breaker| self.reporter.note_closed(breaker));
+            (forgotten, gates.shut(now))
         };
-        for destination in forgotten {
-            self.reporter.closed(&BreakerName::Dispatch(destination));
-        }
+        forgotten.iter().for_each(|breaker| self.reporter.closed(breaker));
         shut
     }
 
     /// A call to the store failed. Answers how long to leave it alone.
-    pub(super) fn store_failed(&self, error: &StoreError) -> Duration {
+    pub(super) fn store_failed(&self, operation: Operation, error: &StoreError) -> Duration {
         let time_to_trigger = self.settings.time_to_trigger_fetch_circuit_breaker;
         let (pause, tripped) = {
             let mut calls = lock(&self.store_calls);
-            let breaker = calls
-                .breakers
-                .entry(watched(error.operation()))
-                .or_insert_with(|| Breaker::new(time_to_trigger));
+            let new = || (Breaker::new(time_to_trigger), now());
+            let (breaker, last_failure) = calls.breakers.entry(watched(operation)).or_insert_with(new);
             let failed = breaker.failure(now());
+            *last_failure = now();
             calls.tripped += usize::from(failed.tripped);
-            (failed.pause, failed.tripped && calls.tripped == 1)
+            let first = failed.tripped && calls.tripped == 1;
+            if first {
+                self.reporter.note_tripped(&BreakerName::Fetch);
+            }
+            (failed.pause, first)
         };
         self.reporter.report(Event::StoreFailed { retry_after: pause, error });
         if tripped {
@@ -117,9 +124,21 @@ impl Context {
     pub(super) fn store_answered(&self, operation: Operation) {
         let closed = {
             let mut calls = lock(&self.store_calls);
-            let was_tripped = calls.breakers.get_mut(&watched(operation)).is_some_and(Breaker::success);
-            calls.tripped -= usize::from(was_tripped);
-            was_tripped && calls.tripped == 0
+            let tripped_before = calls.tripped;
+            // What failed and was then never needed again would keep the breaker tripped for ever.
+            let forgotten = |last: Instant| now().saturating_duration_since(last) > FORGET;
+            let mut ended = 0;
+            for (watched_operation, (breaker, last_failure)) in &mut calls.breakers {
+                if *watched_operation == watched(operation) || forgotten(*last_failure) {
+                    ended += usize::from(breaker.success());
+                }
+            }
+            calls.tripped -= ended;
+            let closed = tripped_before > 0 && calls.tripped == 0;
+            if closed {
+                self.reporter.note_closed(&BreakerName::Fetch);
+            }
+            closed
         };
         if closed {
             self.reporter.closed(&BreakerName::Fetch);
@@ -128,18 +147,34 @@ impl Context {
 
     /// A destination took a message or refused one. Answers whether its gate was shut before.
     pub(super) fn reached(&self, destination: &Address) -> bool {
-        let opened = self.gates().reached(destination);
+        let breaker = || BreakerName::Dispatch(destination.clone());
+        let opened = {
+            let mut gates = self.gates();
+            let opened = gates.reached(destination);
+            if opened == Opened::AndBreakerClosed {
+                self.reporter.note_closed(&breaker());
+            }
+            opened
+        };
         if opened == Opened::AndBreakerClosed {
-            self.reporter.closed(&BreakerName::Dispatch(destination.clone()));
+            self.reporter.closed(&breaker());
         }
         opened != Opened::WasOpen
     }
 
     /// A destination could not be reached. Answers how long to leave it alone.
     pub(super) fn unavailable(&self, destination: &Address, error: &str) -> Duration {
-        let failed = self.gates().unavailable(destination, now());
+        let breaker = || BreakerName::Dispatch(destination.clone());
+        let failed = {
+            let mut gates = self.gates();
+            let failed = gates.unavailable(destination, now());
+            if failed.tripped {
+                self.reporter.note_tripped(&breaker());
+            }
+            failed
+        };
         if failed.tripped {
-            self.reporter.tripped(BreakerName::Dispatch(destination.clone()), error);
+            self.reporter.tripped(breaker(), error);
         }
         failed.pause
     }
@@ -147,7 +182,16 @@ impl Context {
     /// Counting a failure or moving to the error queue did not work.
     pub(super) fn recovery_failed(&self, id: &MessageId, error: &str) {
         self.reporter.report(Event::RecoveryFailed { id, error });
-        let tripped = lock(&self.recovery).failure(now());
+        // A calm window before this failure ends the episode before.
+        self.recovery_passed();
+        let tripped = {
+            let mut recovery = lock(&self.recovery);
+            let tripped = recovery.failure(now());
+            if tripped {
+                self.reporter.note_tripped(&BreakerName::Recovery);
+            }
+            tripped
+        };
         if tripped {
             self.reporter.tripped(BreakerName::Recovery, error);
         }
@@ -155,7 +199,14 @@ impl Context {
 
     /// Time has passed: the recovery breaker may close.
     pub(super) fn recovery_passed(&self) {
-        let closed = lock(&self.recovery).pass(now());
+        let closed = {
+            let mut recovery = lock(&self.recovery);
+            let closed = recovery.pass(now());
+            if closed {
+                self.reporter.note_closed(&BreakerName::Recovery);
+            }
+            closed
+        };
         if closed {
             self.reporter.closed(&BreakerName::Recovery);
         }
@@ -217,7 +268,7 @@ mod tests {
         let context = context().await;
         for operation in [Operation::Commit, Operation::Renew, Operation::Release] {
             for _ in 0..3 {
-                context.store_failed(&failure(operation));
+                context.store_failed(operation, &failure(operation));
                 context.store_answered(operation);
                 tokio::time::advance(Duration::from_secs(40)).await;
             }
@@ -229,7 +280,7 @@ mod tests {
     async fn fetching_again_closes_what_a_failed_release_left_open() {
         let context = context().await;
         for _ in 0..2 {
-            context.store_failed(&failure(Operation::Release));
+            context.store_failed(Operation::Release, &failure(Operation::Release));
             tokio::time::advance(Duration::from_secs(40)).await;
         }
         assert_eq!(context.reporter.tripped_now(), [BreakerName::Fetch]);

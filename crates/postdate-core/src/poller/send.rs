@@ -1,22 +1,13 @@
 //! Calling a dispatcher so that whatever it does, each message gets an outcome.
 
-use std::{
-    any::Any,
-    error::Error,
-    panic::AssertUnwindSafe,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{any::Any, error::Error, panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt as _;
 
-use super::{batch::Group, context::Context, now};
+use super::{batch::Group, context::Context, deadline::Deadline, now};
 use crate::{
     Address, DispatchError, DispatchErrorKind, Dispatcher, Enlistment, OutgoingMessage, machine::Admission,
 };
-
-/// Nothing is sent when a claim has less than this left: another holder might send it too.
-const LEASE_MARGIN: Duration = Duration::from_secs(1);
 
 /// What became of one message.
 #[derive(Debug)]
@@ -44,65 +35,17 @@ pub(super) struct Broken {
     pub panicked: bool,
 }
 
-/// When the claim ends and when to renew it, shared by all that send under it.
-#[derive(Debug)]
-pub(super) struct Deadline(Mutex<Term>);
-
-#[derive(Clone, Copy, Debug)]
-struct Term {
-    ends: Option<Instant>,
-    renewal: Option<Instant>,
-}
-
-impl Term {
-    /// Renewed at half-time: one failed try leaves time for another.
-    fn until(ends: Option<Instant>) -> Self {
-        let renewal = ends.map(|ends| now() + ends.saturating_duration_since(now()) / 2);
-        Self { ends, renewal }
-    }
-}
-
-impl Deadline {
-    pub(super) fn new(ends: Option<Instant>) -> Self {
-        Self(Mutex::new(Term::until(ends)))
-    }
-
-    /// The claim was renewed.
-    pub(super) fn extend(&self, ends: Option<Instant>) {
-        *self.term() = Term::until(ends);
-    }
-
-    /// The claim was lost: nothing more may be sent.
-    pub(super) fn lose(&self) {
-        *self.term() = Term { ends: Some(now()), renewal: None };
-    }
-
-    /// When to renew.
-    pub(super) fn renewal(&self) -> Option<Instant> {
-        self.term().renewal
-    }
-
-    /// Whether enough is left of the claim to send under it.
-    pub(super) fn allows_sending(&self) -> bool {
-        self.term().ends.is_none_or(|ends| now() + LEASE_MARGIN < ends)
-    }
-
-    fn term(&self) -> MutexGuard<'_, Term> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Sends a group: all of it, or one message to find out whether its destination is back.
+/// Sends a group that its gate admits: all of it, or one message to find out whether its destination is back.
 ///
 /// # Errors
 /// Within a transaction only: when the dispatcher panicked or did not answer, nobody knows what it left there.
 pub(super) async fn group(
     context: &Context,
     group: Group,
+    admission: Admission,
     deadline: &Deadline,
     mut transaction: Option<Enlistment<'_>>,
 ) -> Result<Sent, Broken> {
-    let admission = context.gates().admit(&group.destination, now());
     let parts: [&[OutgoingMessage]; 2] = match admission {
         Admission::All => [&group.messages[..], &[]],
         Admission::Probe => [&group.messages[..1], &group.messages[1..]],
@@ -114,8 +57,11 @@ pub(super) async fn group(
             break;
         }
         outcomes.extend(match &mut transaction {
-            None => each(context, part, deadline).await,
-            Some(transaction) => together(context, &group.destination, part, transaction.reborrow()).await?,
+            None => each(context, &*context.dispatcher, part, deadline).await,
+            Some(transaction) => {
+                let (dispatcher, to) = (&*context.dispatcher, &group.destination);
+                together(context, dispatcher, to, part, transaction.reborrow()).await?
+            }
         });
     }
     if admission != Admission::Nothing && outcomes.is_empty() {
@@ -123,20 +69,6 @@ pub(super) async fn group(
     }
     outcomes.resize_with(group.messages.len(), || Outcome::NotTried);
     Ok(Sent { group, outcomes })
-}
-
-/// Sends copies to the error queue: one outcome each, whatever happens.
-pub(super) async fn to_error_queue(
-    context: &Context,
-    copies: &[OutgoingMessage],
-    transaction: Option<Enlistment<'_>>,
-) -> Vec<Outcome> {
-    let limit = context.settings.send_time_limit;
-    match call(&*context.error_dispatcher, copies, transaction, limit).await {
-        Answer::Outcomes(outcomes) => outcomes,
-        Answer::TimedOut(error) => all_unavailable(copies.len(), &error),
-        Answer::Panicked(error) => copies.iter().map(|_| rejected(error.clone())).collect(),
-    }
 }
 
 /// An error and what caused it, on one line.
@@ -152,53 +84,68 @@ pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
 }
 
 /// Sends messages within a transaction.
-async fn together(
+///
+/// # Errors
+/// When the dispatcher panicked or did not answer for all: nobody knows what it left in the transaction.
+pub(super) async fn together(
     context: &Context,
+    dispatcher: &dyn Dispatcher,
     destination: &Address,
     messages: &[OutgoingMessage],
     transaction: Enlistment<'_>,
 ) -> Result<Vec<Outcome>, Broken> {
     let limit = context.settings.send_time_limit;
-    let (error, panicked) = match call(&*context.dispatcher, messages, Some(transaction), limit).await {
+    let (error, panicked) = match call(dispatcher, messages, Some(transaction), limit).await {
         Answer::Outcomes(outcomes) => return Ok(outcomes),
         Answer::Panicked(error) => (error, true),
-        Answer::TimedOut(error) => (error, false),
+        Answer::TimedOut(error) | Answer::Incomplete(_, error) => (error, false),
     };
     Err(Broken { destination: destination.clone(), error, panicked })
 }
 
 /// Sends messages together; if that panics one by one, so that the panic is charged to the one that causes it.
 /// The last have no outcome if a destination is away or the claim is over.
-async fn each(context: &Context, messages: &[OutgoingMessage], deadline: &Deadline) -> Vec<Outcome> {
+pub(super) async fn each(
+    context: &Context,
+    dispatcher: &dyn Dispatcher,
+    messages: &[OutgoingMessage],
+    deadline: &Deadline,
+) -> Vec<Outcome> {
     let limit = context.settings.send_time_limit;
-    match call(&*context.dispatcher, messages, None, limit).await {
-        Answer::Outcomes(outcomes) => outcomes,
-        Answer::TimedOut(error) => all_unavailable(messages.len(), &error),
-        Answer::Panicked(error) if messages.len() == 1 => vec![rejected(error)],
-        Answer::Panicked(_) => {
-            let mut outcomes = Vec::with_capacity(messages.len());
-            for message in messages {
-                if !deadline.allows_sending() {
-                    break;
-                }
-                match call(&*context.dispatcher, std::slice::from_ref(message), None, limit).await {
-                    Answer::Outcomes(outcome) => outcomes.extend(outcome),
-                    Answer::TimedOut(error) => outcomes.extend(all_unavailable(1, &error)),
-                    Answer::Panicked(error) => outcomes.push(rejected(error)),
-                }
-                if outcomes.last().is_some_and(is_unavailable) {
-                    break;
-                }
-            }
-            outcomes
-        }
+    let answer = call(dispatcher, messages, None, limit).await;
+    if messages.len() == 1 || !matches!(answer, Answer::Panicked(_)) {
+        return answer.into_outcomes(messages.len());
     }
+    let mut outcomes = Vec::with_capacity(messages.len());
+    for message in messages.chunks(1) {
+        if !deadline.allows_sending() || outcomes.last().is_some_and(is_unavailable) {
+            break;
+        }
+        outcomes.extend(call(dispatcher, message, None, limit).await.into_outcomes(1));
+    }
+    outcomes
 }
 
 enum Answer {
     Outcomes(Vec<Outcome>),
+    /// There were fewer outcomes than messages.
+    Incomplete(Vec<Outcome>, String),
     Panicked(String),
     TimedOut(String),
+}
+
+impl Answer {
+    fn into_outcomes(self, count: usize) -> Vec<Outcome> {
+        let outcome = |kind, error: &str| Outcome::Failed(DispatchError::new(kind, error));
+        let (mut outcomes, kind, error) = match self {
+            Self::Outcomes(outcomes) => return outcomes,
+            Self::Incomplete(outcomes, error) => (outcomes, DispatchErrorKind::Unavailable, error),
+            Self::TimedOut(error) => (Vec::new(), DispatchErrorKind::Unavailable, error),
+            Self::Panicked(error) => (Vec::new(), DispatchErrorKind::Rejected, error),
+        };
+        outcomes.resize_with(count, || outcome(kind, &error));
+        outcomes
+    }
 }
 
 async fn call(
@@ -215,31 +162,25 @@ async fn call(
                 Ok(()) => Outcome::Delivered,
                 Err(error) => Outcome::Failed(error),
             };
-            let mut outcomes: Vec<Outcome> = results.into_iter().take(messages.len()).map(outcome).collect();
-            let answered = outcomes.len();
-            if answered < messages.len() {
-                let error = format!("the dispatcher answered for {answered} of {} messages", messages.len());
-                outcomes.extend(all_unavailable(messages.len() - answered, &error));
+            let outcomes: Vec<Outcome> = results.into_iter().take(messages.len()).map(outcome).collect();
+            let (answered, asked) = (outcomes.len(), messages.len());
+            if answered == asked {
+                return Answer::Outcomes(outcomes);
             }
-            Answer::Outcomes(outcomes)
+            Answer::Incomplete(
+                outcomes,
+                format!("the dispatcher answered for {answered} of {asked} messages"),
+            )
         }
         Ok(Err(panic)) => Answer::Panicked(format!("the dispatcher panicked: {}", text_of(&*panic))),
         Err(_) => Answer::TimedOut(format!("no answer within {} s", limit.as_secs_f64())),
     }
 }
 
-fn text_of(panic: &(dyn Any + Send)) -> &str {
+/// What a panic said.
+pub(super) fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
-}
-
-fn rejected(error: String) -> Outcome {
-    Outcome::Failed(DispatchError::new(DispatchErrorKind::Rejected, error))
-}
-
-fn all_unavailable(count: usize, error: &str) -> Vec<Outcome> {
-    let unavailable = || Outcome::Failed(DispatchError::new(DispatchErrorKind::Unavailable, error));
-    std::iter::repeat_with(unavailable).take(count).collect()
 }
 
 fn is_unavailable(outcome: &Outcome) -> bool {

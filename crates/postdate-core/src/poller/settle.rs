@@ -5,16 +5,19 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{
-    batch::Sorted,
+    batch::{Group, Sorted},
     context::{Context, lateness},
     deliver::Delivery,
     moving::{Condemned, Moved},
     send::{self, Outcome, Sent},
 };
 use crate::{
-    DispatchErrorKind, DueMessage, Event, Failure, MessageId, OutgoingMessage, StoreError, StoreErrorKind,
-    TransactionMode, error_queue::Fault, machine::Verdict,
+    Backoff, DispatchErrorKind, DueMessage, Event, Failure, MessageId, Operation, OutgoingMessage,
+    StoreError, StoreErrorKind, TransactionMode, error_queue::Fault, machine::Verdict,
 };
+
+/// The wait after a failed move to the error queue.
+const MOVES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
 
 /// Messages, judged.
 #[derive(Debug, Default)]
@@ -54,6 +57,11 @@ impl Judged {
             judged.failed(context, message, DispatchErrorKind::Rejected, error.clone(), error, now);
         }
         judged
+    }
+
+    /// Gives a group back untried.
+    pub(super) fn hold(&mut self, group: Group) {
+        self.held.extend(group.messages.into_iter().map(|message| message.id));
     }
 
     /// Judges what was sent, and opens or shuts the gate of its destination.
@@ -166,7 +174,7 @@ impl Judged {
     }
 
     /// Carries it out.
-    pub(super) async fn settle(self, delivery: &mut Delivery<'_>) -> Settled {
+    pub(super) async fn settle(self, delivery: &mut Delivery) -> Settled {
         let delivered = self.delivered.iter().map(|(message, _)| message);
         let moved = self.moved.iter().map(|(message, _)| message);
         let removed: Vec<MessageId> = delivered.chain(moved).map(|m| m.message.id.clone()).collect();
@@ -191,7 +199,8 @@ impl Judged {
 impl Retry {
     /// What is kept is why the message failed, not why the move did.
     fn of_move(context: &Context, message: DueMessage, fault: &Fault) -> Self {
-        let after = context.policy.retry_backoff.after(message.failures.saturating_add(1));
+        let failed_moves = message.failures.saturating_sub(context.policy.number_of_retries);
+        let after = MOVES.after(failed_moves.saturating_add(1));
         Self { message, after, error: fault.remember(), recovery: true }
     }
 }
@@ -246,37 +255,39 @@ impl Settled {
 }
 
 /// Removes messages, however long it takes: they were sent, and giving up would send them again.
-async fn remove(delivery: &mut Delivery<'_>, ids: &[MessageId]) -> Vec<bool> {
+async fn remove(delivery: &mut Delivery, ids: &[MessageId]) -> Vec<bool> {
     if ids.is_empty() {
         return Vec::new();
     }
     loop {
         match delivery.claim.remove(ids).await {
             Ok(held) => {
-                delivery.context.store_answered(crate::Operation::Remove);
+                delivery.context.store_answered(Operation::Remove);
                 return held;
             }
-            Err(error) if gives_up(delivery, &error) => return vec![false; ids.len()],
-            Err(error) => tokio::time::sleep(delivery.context.store_failed(&error)).await,
+            Err(error) if gives_up(&delivery.context, Operation::Remove, &error).await => {
+                return vec![false; ids.len()];
+            }
+            Err(_) => {}
         }
     }
 }
 
-async fn give_back(delivery: &mut Delivery<'_>, ids: &[MessageId]) {
+async fn give_back(delivery: &mut Delivery, ids: &[MessageId]) {
     if ids.is_empty() {
         return;
     }
     match delivery.claim.release(ids).await {
-        Ok(()) => delivery.context.store_answered(crate::Operation::Release),
+        Ok(()) => delivery.context.store_answered(Operation::Release),
         // They go back at the latest when the claim is dropped.
         Err(error) => {
-            delivery.context.store_failed(&error);
+            delivery.context.store_failed(Operation::Release, &error);
         }
     }
 }
 
 /// Counts failed attempts. Answers whether all of them were still held.
-async fn count_failures(delivery: &mut Delivery<'_>, retries: &[Retry]) -> bool {
+async fn count_failures(delivery: &mut Delivery, retries: &[Retry]) -> bool {
     if retries.is_empty() {
         return true;
     }
@@ -289,21 +300,26 @@ async fn count_failures(delivery: &mut Delivery<'_>, retries: &[Retry]) -> bool 
     loop {
         match delivery.claim.increment_failure_count(&failures).await {
             Ok(held) => {
-                delivery.context.store_answered(crate::Operation::IncrementFailureCount);
+                delivery.context.store_answered(Operation::IncrementFailureCount);
                 return !held.contains(&false);
             }
             Err(error) => {
                 delivery.context.recovery_failed(&failures[0].id, &error.to_string());
-                if gives_up(delivery, &error) {
+                if gives_up(&delivery.context, Operation::IncrementFailureCount, &error).await {
                     return false;
                 }
-                tokio::time::sleep(delivery.context.store_failed(&error)).await;
             }
         }
     }
 }
 
-/// A lost claim cannot be used any more, and a failed transaction is to be begun anew.
-fn gives_up(delivery: &Delivery<'_>, error: &StoreError) -> bool {
-    error.kind() == StoreErrorKind::ClaimLost || delivery.context.mode == TransactionMode::TransactionScope
+/// Pauses after a failed call, unless the claim is lost: that is an answer. Then there is no point in trying again,
+/// and neither is there in a transaction that has failed.
+async fn gives_up(context: &Context, operation: Operation, error: &StoreError) -> bool {
+    if error.kind() == StoreErrorKind::ClaimLost {
+        context.store_answered(operation);
+        return true;
+    }
+    tokio::time::sleep(context.store_failed(operation, error)).await;
+    context.mode == TransactionMode::TransactionScope
 }

@@ -4,7 +4,9 @@
 
 mod errors;
 mod outages;
+mod panics;
 mod scenario;
 mod starting;
 mod stopping;
 mod timing;
+mod troubled;
