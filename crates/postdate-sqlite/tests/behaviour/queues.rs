@@ -88,6 +88,7 @@ async fn a_lock_runs_out_unless_it_is_renewed_and_its_token_is_stale_then() {
     let mut second = receiver.try_receive(&next(1)).await.unwrap();
     assert_eq!(names(&second), ["a"]);
     let at = positions(&first);
+    assert_eq!(first.claim.renew().await.unwrap_err().kind(), StoreErrorKind::ClaimLost);
     assert_eq!(first.claim.complete(&at).await.unwrap(), [false]);
     assert_eq!(first.claim.abandon(&at).await.unwrap(), [false]);
     assert_eq!(first.claim.move_to(&at, &address("billing")).await.unwrap(), [false]);
@@ -220,6 +221,20 @@ async fn moving_puts_messages_at_the_end_of_another_queue() {
     assert_eq!(ids, ["old", "a", "b"]);
     assert_eq!(browsed[1].message.destination, address("error"));
     assert!(browsed[1].position > at[1], "positions are never used twice");
+}
+
+#[tokio::test]
+async fn renewing_a_claim_that_lost_one_message_changes_nothing() {
+    let place = Place::new();
+    let (_sqlite, receiver) = filled(&place, &["a", "b"]).await;
+    let mut first = receiver.try_receive(&next(2)).await.unwrap();
+    place.clock.advance(Duration::from_secs(30));
+    let second = receiver.try_receive(&next(1)).await.unwrap();
+    let error = first.claim.renew().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::ClaimLost);
+    assert!(error.to_string().contains("receive again"), "{error}");
+    assert_eq!(names(&receiver.try_receive(&next(9)).await.unwrap()), ["b"]);
+    drop(second);
 }
 
 #[tokio::test]
