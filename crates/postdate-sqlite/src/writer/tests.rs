@@ -229,6 +229,33 @@ async fn only_a_group_of_fleeting_work_commits_without_waiting_for_the_disk() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_claims_file_that_cannot_be_written_fails_new_claims_alone() {
+    let scene = Scene::new();
+    let in_flight = scene.shared.dispatching.of(1);
+    assert!(in_flight.take_lock().unwrap());
+    in_flight.hold(7, 1);
+    scene.execute("INSERT INTO number (n) VALUES (0)").await;
+    let claims = scene.directory.path().join("x.db-claims-1");
+    std::fs::remove_file(&claims).unwrap();
+    std::os::unix::fs::symlink("/dev/full", &claims).unwrap();
+
+    in_flight.give_back(&[7], 1);
+    assert_eq!(kinds(&scene.together(vec![(Work::Plain, insert(1))]).await), [None]);
+    let claim: Run<()> = Box::new({
+        let in_flight = Arc::clone(&in_flight);
+        move |_| {
+            in_flight.hold(8, 2);
+            Ok(())
+        }
+    });
+    let outcomes = scene.together(vec![(Work::Plain, insert(2)), (Work::Plain, claim)]).await;
+    assert_eq!(kinds(&outcomes), [Some(StoreErrorKind::Full); 2]);
+    assert!(in_flight.give_all_back(2));
+    assert_eq!(kinds(&scene.together(vec![(Work::Plain, insert(3))]).await), [None]);
+}
+
 /// As a panic, but without printing one.
 fn panic() -> ! {
     std::panic::resume_unwind(Box::new(()))
