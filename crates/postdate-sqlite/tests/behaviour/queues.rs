@@ -110,6 +110,53 @@ async fn a_receiver_is_woken_when_the_lock_of_another_runs_out() {
     drop(held);
 }
 
+#[tokio::test]
+async fn a_lock_that_was_taken_by_a_wrong_clock_is_no_lock() {
+    let place = Place::new();
+    let (sqlite, receiver) = filled(&place, &["a", "b"]).await;
+    let (wrong, term) = (Duration::from_secs(3_600), Duration::from_secs(30));
+    place.clock.advance(wrong);
+    let mut held = receiver.try_receive(&next(2)).await.unwrap();
+    place.clock.turn_back(term);
+    assert!(receiver.try_receive(&next(1)).await.unwrap().messages.is_empty(), "clocks may differ a little");
+    place.clock.turn_back(wrong - term);
+    let second = receiver.try_receive(&next(1)).await.unwrap();
+    assert_eq!(names(&second), ["a"]);
+    assert_eq!(sqlite.queues().purge(&address("billing")).await.unwrap(), 1, "b is free too");
+    let at = positions(&held);
+    assert_eq!(held.claim.complete(&at).await.unwrap(), [false, false]);
+}
+
+#[tokio::test]
+async fn a_receiver_that_has_received_is_still_woken_when_the_lock_of_another_runs_out() {
+    let place = Place::new();
+    let (sqlite, receiver) = filled(&place, &["a"]).await;
+    let other = sqlite.queues().receiver(&address("billing")).await.unwrap();
+    let held = receiver.try_receive(&next(1)).await.unwrap();
+    place.clock.advance(Duration::from_millis(29_950));
+    assert!(other.try_receive(&next(2)).await.unwrap().messages.is_empty());
+    send(&sqlite, "billing", &["b"]).await;
+    let received = other.try_receive(&next(2)).await.unwrap();
+    assert_eq!(names(&received), ["b"]);
+    while other.changed().now_or_never().is_some() {}
+    tokio::time::timeout(Duration::from_secs(10), other.changed()).await.unwrap();
+    drop((held, received));
+}
+
+#[tokio::test]
+async fn of_two_that_share_a_receiver_none_sleeps_beside_a_free_message() {
+    let place = Place::new();
+    let (sqlite, receiver) = filled(&place, &[]).await;
+    assert!(receiver.try_receive(&next(1)).await.unwrap().messages.is_empty());
+    send(&sqlite, "billing", &["a", "b"]).await;
+    receiver.changed().await;
+    let first = receiver.try_receive(&next(1)).await.unwrap();
+    assert!(receiver.changed().now_or_never().is_some(), "b is free");
+    let second = receiver.try_receive(&next(2)).await.unwrap();
+    assert_eq!((names(&first), names(&second)), (vec!["a"], vec!["b"]));
+    assert!(receiver.changed().now_or_never().is_none(), "nothing is free");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_competing_receivers_in_two_file_objects_each_message_has_one() {
     let place = Place::new();
@@ -278,6 +325,22 @@ async fn a_row_that_cannot_be_read_does_not_stop_the_queue() {
     let raw = rusqlite::Connection::open(place.path()).unwrap();
     raw.execute("UPDATE queue_message SET id = '' WHERE id = 'a'", []).unwrap();
     assert_eq!(names(&receiver.try_receive(&next(9)).await.unwrap()), ["b"]);
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_ends_no_listing_and_can_be_purged() {
+    let place = Place::new();
+    let (sqlite, receiver) = filled(&place, &["a", "b"]).await;
+    let raw = rusqlite::Connection::open(place.path()).unwrap();
+    raw.execute("UPDATE queue_message SET id = '' WHERE id = 'a'", []).unwrap();
+    let held = receiver.try_receive(&next(9)).await.unwrap();
+    let queues = sqlite.queues();
+    let browsed = queues.browse(&address("billing"), 0, limit(1)).await.unwrap();
+    assert_eq!(browsed[0].message.id, id("b"));
+    assert!(receiver.try_receive(&next(9)).await.unwrap().messages.is_empty());
+    assert_eq!(queues.purge(&address("billing")).await.unwrap(), 1);
+    assert_eq!(queues.list().await.unwrap()[0].depth, 1);
+    drop(held);
 }
 
 #[tokio::test]
