@@ -33,7 +33,7 @@ impl Fault {
                 (StoreErrorKind::Full, "free some space; nothing that was stored is lost")
             }
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                (StoreErrorKind::Configuration, "give this user write access to the directory")
+                (StoreErrorKind::Configuration, "give this user write access to it and to its directory")
             }
             _ => (StoreErrorKind::Unavailable, "look at the disk and try again"),
         };

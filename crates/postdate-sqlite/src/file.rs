@@ -1,5 +1,7 @@
 //! One open file: a thread that writes, connections that read, and what its users share.
 
+mod beside;
+mod claims_file;
 mod dispatch_lock;
 mod dispatching;
 mod identity;

@@ -15,7 +15,7 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// A power failure or a crash of the operating system: every commit waits for the disk
-    /// (`synchronous=FULL`).
+    /// (`synchronous=FULL`; on macOS `fullfsync` too, for the cache of the drive).
     #[default]
     PowerLoss,
     /// A crash of the process, but not of the machine: a power failure may take everything since the last

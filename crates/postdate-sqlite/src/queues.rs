@@ -13,7 +13,7 @@ use crate::{
     dispatcher::{QueueDispatcher, find_queue},
     error::{Fault, Result},
     file::File,
-    receiver::{QueueReceiver, read_message},
+    receiver::{QueueReceiver, believable_end, read_message},
     record, schema,
     time::{floor_micros, from_micros},
     writer::{Tx, Work},
@@ -26,11 +26,13 @@ const LIST: &str = "
         (SELECT enqueued FROM queue_message WHERE queue = queue.id ORDER BY seq LIMIT 1)
     FROM queue ORDER BY name";
 
-const PURGE: &str = "DELETE FROM queue_message WHERE queue = ?1 AND locked_until <= ?2";
+/// What is free, and what was put aside because it cannot be read.
+const PURGE: &str = "
+    DELETE FROM queue_message WHERE queue = ?1 AND (locked_until <= ?2 OR locked_until > ?3)";
 
 const BROWSE: &str = "
     SELECT seq, enqueued, deliveries, id, headers, body FROM queue_message
-    WHERE queue = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+    WHERE queue = ?1 AND seq > ?2 ORDER BY seq";
 
 /// The queues in an SQLite file.
 #[derive(Clone, Debug)]
@@ -84,7 +86,7 @@ impl postdate_core::Queues for Queues {
         let purge = move |tx: &mut Tx<'_>| {
             let number = number(tx.connection, &queue)?;
             let now = floor_micros(tx.shared.clock.now());
-            let purged = tx.connection.prepare_cached(PURGE)?.execute([number, now])?;
+            let purged = tx.connection.prepare_cached(PURGE)?.execute([number, now, believable_end(now)])?;
             Ok(purged as u64)
         };
         self.file.write(Operation::Administer, Work::Plain, purge).await
@@ -143,11 +145,13 @@ fn browse(
 ) -> Result<Vec<QueuedMessage>> {
     let number = number(connection, queue)?;
     let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let limit = i64::try_from(limit.get()).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(BROWSE)?;
-    let mut rows = statement.query([number, after, limit])?;
+    let mut rows = statement.query([number, after])?;
     let mut messages = Vec::new();
-    while let Some(row) = rows.next()? {
+    // The limit counts what can be read: a shorter answer means the end of the queue.
+    while messages.len() < limit.get()
+        && let Some(row) = rows.next()?
+    {
         messages.extend(read_message(row, queue)?.ok());
     }
     Ok(messages)

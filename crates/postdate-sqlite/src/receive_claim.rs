@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postdate_core::{Address, Operation, ReceiveClaim, StoreError};
+use postdate_core::{Address, Operation, ReceiveClaim, StoreError, StoreErrorKind};
 use rusqlite::Connection;
 
 use crate::{
-    error::Result,
+    error::{Fault, Result},
     file::File,
     queues,
     receiver::lock_end,
@@ -25,11 +25,15 @@ const UNDO: &str = "
     UPDATE queue_message SET locked_until = 0, lock = 0, deliveries = deliveries - 1
     WHERE seq = ?1 AND lock = ?2";
 
+const IS_HELD: &str = "SELECT 1 FROM queue_message WHERE seq = ?1 AND lock = ?2";
+
 const RENEW: &str = "UPDATE queue_message SET locked_until = ?3 WHERE seq = ?1 AND lock = ?2";
 
 const COPY: &str = "
     INSERT INTO queue_message (queue, enqueued, id, headers, body)
     SELECT ?3, ?4, id, headers, body FROM queue_message WHERE seq = ?1 AND lock = ?2";
+
+const LOST: &str = "the lock ran out and others took what it held; nothing was renewed, receive again";
 
 /// Locked rows: dropping this unlocks what is left of them.
 ///
@@ -115,11 +119,15 @@ impl ReceiveClaim for QueueClaim {
         let move_to = move |tx: &mut Tx<'_>, positions: &[u64], token| {
             let target = queues::number(tx.connection, &queue)?;
             let now = floor_micros(tx.shared.clock.now());
-            for position in positions {
-                tx.connection.prepare_cached(COPY)?.execute((seq(*position), token, target, now))?;
-            }
             tx.ring(Topic::Queue(target), i64::MIN);
-            each(tx.connection, COMPLETE, positions, token)
+            let mut copy = tx.connection.prepare_cached(COPY)?;
+            let mut complete = tx.connection.prepare_cached(COMPLETE)?;
+            // One after the other: a position that is named again finds nothing to copy.
+            let moved = positions.iter().map(|position| {
+                let seq = seq(*position);
+                Ok(copy.execute((seq, token, target, now))? == 1 && complete.execute([seq, token])? == 1)
+            });
+            moved.collect()
         };
         self.settle(positions, Work::Plain, move_to).await
     }
@@ -127,11 +135,17 @@ impl ReceiveClaim for QueueClaim {
     async fn renew(&mut self) -> Result<(), StoreError> {
         let (token, positions) = (self.lock.token, self.lock.positions.clone());
         let renew = move |tx: &mut Tx<'_>| {
-            let end = lock_end(floor_micros(tx.shared.clock.now()));
-            for position in positions {
-                tx.connection.prepare_cached(RENEW)?.execute([seq(position), token, end])?;
+            let mut is_held = tx.connection.prepare_cached(IS_HELD)?;
+            for position in &positions {
+                if !is_held.exists([seq(*position), token])? {
+                    return Err(Fault::new(StoreErrorKind::ClaimLost, LOST));
+                }
             }
-            Ok(())
+            let end = lock_end(floor_micros(tx.shared.clock.now()));
+            let mut renew = tx.connection.prepare_cached(RENEW)?;
+            positions
+                .iter()
+                .try_for_each(|position| Ok(renew.execute([seq(*position), token, end]).map(drop)?))
         };
         self.lock.file.write(Operation::Renew, Work::Fleeting, renew).await
     }

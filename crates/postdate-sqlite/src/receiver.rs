@@ -32,21 +32,26 @@ pub(crate) const LOCK_TERM: Duration = Duration::from_secs(30);
 /// A batch ends when its bodies are this large together, in bytes.
 const BATCH_BYTES: usize = 16 << 20;
 
+/// The free messages of a queue: those without a lock, those whose lock ran out, and those whose lock cannot be
+/// true; but not those that are put aside for ever.
 const NEXT: &str = "
-    SELECT seq FROM queue_message WHERE queue = ?1 AND locked_until <= ?2 ORDER BY seq LIMIT ?3";
+    SELECT seq FROM queue_message
+    WHERE queue = ?1 AND (locked_until <= ?2 OR locked_until > ?3) AND locked_until <> ?4
+    ORDER BY seq LIMIT ?5";
 
 /// All messages of a queue, to look for ids among them: the index alone is read.
 pub(crate) const FIND: &str = "SELECT seq, id FROM queue_message WHERE queue = ?1 ORDER BY seq";
 
 const LOAD: &str = "
     SELECT seq, enqueued, deliveries, id, headers, body FROM queue_message
-    WHERE seq = ?1 AND locked_until <= ?2";
+    WHERE seq = ?1 AND (locked_until <= ?2 OR locked_until > ?3) AND locked_until <> ?4";
 
 const LOCK: &str = "
     UPDATE queue_message SET locked_until = ?2, lock = ?3, deliveries = deliveries + 1 WHERE seq = ?1";
 
 /// The time at which the first held message of a queue is free again.
-const NEXT_EXPIRY: &str = "SELECT min(locked_until) FROM queue_message WHERE queue = ?1 AND locked_until > ?2 AND locked_until < ?3";
+const NEXT_EXPIRY: &str = "
+    SELECT min(locked_until) FROM queue_message WHERE queue = ?1 AND locked_until > ?2 AND locked_until <= ?3";
 
 #[derive(Debug)]
 pub(crate) struct QueueReceiver {
@@ -56,6 +61,15 @@ pub(crate) struct QueueReceiver {
     wake: Arc<Wake>,
     /// When the first message that others hold is free again, as the last receive saw it.
     next_expiry: AtomicI64,
+}
+
+/// What was locked.
+#[derive(Debug)]
+struct Taken {
+    token: i64,
+    messages: Vec<QueuedMessage>,
+    /// Whether there may be more: somebody who shares the receiver may have been told of it and gone to sleep.
+    left_some: bool,
 }
 
 impl QueueReceiver {
@@ -70,19 +84,26 @@ impl Receiver for QueueReceiver {
     async fn try_receive(&self, selection: &Selection) -> Result<ReceivedBatch, StoreError> {
         let (queue, name, selection) = (self.queue, self.name.clone(), selection.clone());
         let file = Arc::clone(&self.file);
-        let (lock, messages, next_expiry) = self
+        let (lock, taken, next_expiry) = self
             .file
             .write(Operation::Receive, Work::Fleeting, move |tx| {
                 let now = floor_micros(tx.shared.clock.now());
-                let (token, messages) = take(tx, queue, &name, &selection, now)?;
+                let taken = take(tx, queue, &name, &selection, now)?;
+                let looks_in_vain = taken.messages.is_empty();
                 let next_expiry =
-                    if messages.is_empty() { next_expiry(tx.connection, queue, now)? } else { NEVER };
-                let positions = messages.iter().map(|message| message.position).collect();
-                Ok((Lock::new(file, queue, token, positions), messages, next_expiry))
+                    looks_in_vain.then(|| next_expiry(tx.connection, queue, now)).transpose()?;
+                let positions = taken.messages.iter().map(|message| message.position).collect();
+                Ok((Lock::new(file, queue, taken.token, positions), taken, next_expiry))
             })
             .await?;
-        self.next_expiry.store(next_expiry, Ordering::Release);
-        Ok(ReceivedBatch { messages, claim: Box::new(QueueClaim::new(lock)) })
+        // Who shares this receiver may be waiting for that still.
+        if let Some(next_expiry) = next_expiry {
+            self.next_expiry.store(next_expiry, Ordering::Release);
+        }
+        if taken.left_some {
+            self.wake.ring();
+        }
+        Ok(ReceivedBatch { messages: taken.messages, claim: Box::new(QueueClaim::new(lock)) })
     }
 
     async fn changed(&self) {
@@ -116,21 +137,25 @@ pub(crate) fn lock_end(now: i64) -> i64 {
     now.saturating_add(i64::try_from(LOCK_TERM.as_micros()).unwrap_or(NEVER))
 }
 
-/// Locks what is selected and free; answers with the token of the lock.
-fn take(
-    tx: &Tx<'_>,
-    queue: i64,
-    name: &Address,
-    selection: &Selection,
-    now: i64,
-) -> Result<(i64, Vec<QueuedMessage>)> {
+/// No lock that was taken by a right clock ends later: twice the term, because clocks differ a little.
+pub(crate) fn believable_end(now: i64) -> i64 {
+    lock_end(lock_end(now))
+}
+
+/// Locks what is selected and free.
+fn take(tx: &Tx<'_>, queue: i64, name: &Address, selection: &Selection, now: i64) -> Result<Taken> {
     let connection = tx.connection;
     let token = connection.prepare_cached("SELECT random()")?.query_row([], |row| row.get(0))?;
+    let seqs = select(connection, queue, selection, now)?;
+    let mut left_some = matches!(selection, Selection::Next(limit) if seqs.len() == limit.get());
     let mut messages = Vec::new();
     let mut bytes = 0;
-    for seq in select(connection, queue, selection, now)? {
+    for seq in seqs {
         let mut load = connection.prepare_cached(LOAD)?;
-        match load.query_row([seq, now], |row| read_message(row, name)).optional()? {
+        match load
+            .query_row([seq, now, believable_end(now), NEVER], |row| read_message(row, name))
+            .optional()?
+        {
             None => {}
             Some(Err(unreadable)) => {
                 tracing::error!(queue = %name, seq, reason = unreadable.reason(), "quarantined a row");
@@ -141,12 +166,13 @@ fn take(
                 bytes += message.message.size();
                 messages.push(message);
                 if bytes >= BATCH_BYTES {
+                    left_some = true;
                     break;
                 }
             }
         }
     }
-    Ok((token, messages))
+    Ok(Taken { token, messages, left_some })
 }
 
 fn select(connection: &Connection, queue: i64, selection: &Selection, now: i64) -> Result<Vec<i64>> {
@@ -154,7 +180,8 @@ fn select(connection: &Connection, queue: i64, selection: &Selection, now: i64) 
         Selection::Next(limit) => {
             let limit = i64::try_from(limit.get()).unwrap_or(i64::MAX);
             let mut statement = connection.prepare_cached(NEXT)?;
-            let seqs = statement.query_map([queue, now, limit], |row| row.get(0))?;
+            let seqs =
+                statement.query_map([queue, now, believable_end(now), NEVER, limit], |row| row.get(0))?;
             Ok(seqs.collect::<rusqlite::Result<_>>()?)
         }
         Selection::Ids(ids) => {
@@ -174,6 +201,6 @@ fn select(connection: &Connection, queue: i64, selection: &Selection, now: i64) 
 
 fn next_expiry(connection: &Connection, queue: i64, now: i64) -> Result<i64> {
     let mut statement = connection.prepare_cached(NEXT_EXPIRY)?;
-    let expiry: Option<i64> = statement.query_row([queue, now, NEVER], |row| row.get(0))?;
+    let expiry: Option<i64> = statement.query_row([queue, now, believable_end(now)], |row| row.get(0))?;
     Ok(expiry.unwrap_or(NEVER))
 }

@@ -50,7 +50,8 @@ impl Wake {
         self.horizon.store(time, Ordering::SeqCst);
     }
 
-    fn ring(&self) {
+    /// Gives a reason.
+    pub(crate) fn ring(&self) {
         self.reasons.send_modify(|count| *count += 1);
     }
 }

@@ -1,13 +1,13 @@
 //! Completing, giving back and moving what was received.
 
 use anyhow::{Result, ensure};
-use postdate_core::{ReceivedBatch, StoreErrorKind};
+use postdate_core::{ReceivedBatch, Selection, StoreErrorKind};
 
 use crate::{
     bench::Bench,
     drive::{empty, nothing_to_receive, positions, receive, refused},
     harness::{checks, ensure_eq},
-    make::{address, sends},
+    make::{address, limit, sends},
     patience::Patience,
 };
 
@@ -75,7 +75,8 @@ checks! {
         let error = address("error");
         queues.create(&error).await?;
         let ReceivedBatch { messages, mut claim } = receive(&*receiver, 2).await?;
-        ensure_eq!(claim.move_to(&positions(&messages), &error).await?, [true, true]);
+        let [first, second] = [messages[0].position, messages[1].position];
+        ensure_eq!(claim.move_to(&[first, first, second], &error).await?, [true, false, true]);
         ensure!(
             claim.complete(&positions(&messages)).await? == [false, false],
             "what was moved is held still"
@@ -112,6 +113,21 @@ checks! {
         claim.renew().await?;
         nothing_to_receive(&*receiver).await?;
         ensure_eq!(claim.complete(&positions(&messages)).await?, [true]);
+        Ok(())
+    }
+
+    #[needs(Leases)]
+    async fn a_lost_receive_claim_is_not_renewed(bench: &Bench) -> Result<()> {
+        let (_queues, receiver) = bench.filled(&sends(1)).await?;
+        let mut lost = receive(&*receiver, 1).await?;
+        let patience = Patience::with("the lease to end").longer_by(bench.lease_term());
+        let mut taken = receiver.try_receive(&Selection::Next(limit(1))).await?;
+        while taken.messages.is_empty() {
+            patience.a_moment().await?;
+            taken = receiver.try_receive(&Selection::Next(limit(1))).await?;
+        }
+        refused(lost.claim.renew().await, StoreErrorKind::ClaimLost)?;
+        ensure_eq!(taken.claim.complete(&positions(&taken.messages)).await?, [true]);
         Ok(())
     }
 }

@@ -1,13 +1,14 @@
 //! The right to dispatch for an endpoint, which one holder has at a time.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{File, TryLockError},
     io,
-    path::PathBuf,
+    path::Path,
     sync::{Mutex, PoisonError},
 };
 
-use crate::error::{Fault, Result};
+use super::beside::Beside;
+use crate::error::Result;
 
 /// A lock of the operating system on a file beside the database: a crash frees it at once.
 ///
@@ -15,13 +16,14 @@ use crate::error::{Fault, Result};
 /// holder to somebody who tries to take it.
 #[derive(Debug)]
 pub(crate) struct DispatchLock {
-    path: PathBuf,
+    file: Beside,
     held: Mutex<Option<File>>,
 }
 
 impl DispatchLock {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, held: Mutex::new(None) }
+    /// For an endpoint of a database.
+    pub(crate) fn new(database: &Path, endpoint: i64) -> Self {
+        Self { file: Beside::new(database, "dispatch", endpoint), held: Mutex::new(None) }
     }
 
     /// Takes the lock unless somebody else has it. `true` if it was taken now or before.
@@ -30,15 +32,14 @@ impl DispatchLock {
         if held.is_some() {
             return Ok(true);
         }
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&self.path);
-        let file = file.map_err(|error| self.fault(error))?;
+        let file = self.file.open()?;
         match file.try_lock() {
             Ok(()) => {
                 *held = Some(file);
                 Ok(true)
             }
             Err(TryLockError::WouldBlock) => Ok(false),
-            Err(TryLockError::Error(error)) => Err(self.fault(error)),
+            Err(TryLockError::Error(error)) => Err(self.file.fault(error)),
         }
     }
 
@@ -51,15 +52,15 @@ impl DispatchLock {
         if self.is_ours() {
             return Ok(false);
         }
-        let file = match File::open(&self.path) {
+        let file = match File::open(self.file.path()) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(self.fault(error)),
+            Err(error) => return Err(self.file.fault(error)),
         };
         match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
-            Err(TryLockError::Error(error)) => Err(self.fault(error)),
+            Err(TryLockError::Error(error)) => Err(self.file.fault(error)),
         }
     }
 
@@ -71,10 +72,6 @@ impl DispatchLock {
     fn held(&self) -> std::sync::MutexGuard<'_, Option<File>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn fault(&self, error: io::Error) -> Fault {
-        Fault::beside(&self.path, error)
-    }
 }
 
 #[cfg(test)]
@@ -84,8 +81,9 @@ mod tests {
     #[test]
     fn one_holder_at_a_time_and_freed_when_it_goes() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.db-dispatch");
-        let (one, two) = (DispatchLock::new(path.clone()), DispatchLock::new(path));
+        let database = directory.path().join("x.db");
+        std::fs::write(&database, b"").unwrap();
+        let (one, two) = (DispatchLock::new(&database, 1), DispatchLock::new(&database, 1));
         assert!(!two.is_theirs().unwrap(), "nobody has it");
         assert!(one.take().unwrap() && one.take().unwrap());
         assert!(two.is_theirs().unwrap());

@@ -34,6 +34,11 @@ impl Dispatching {
         self.endpoints().values().any(|in_flight| in_flight.is_unpublished())
     }
 
+    /// Whether we hold something of which others cannot know.
+    pub(crate) fn hides_claims(&self) -> bool {
+        self.endpoints().values().any(|in_flight| in_flight.hides_claims())
+    }
+
     /// Writes down for others what we hold. In a write transaction.
     pub(crate) fn publish(&self) -> Result<()> {
         self.endpoints().values().try_for_each(|in_flight| in_flight.publish())

@@ -2,9 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs::{self, OpenOptions},
-    io::{self, Seek, Write},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -13,33 +11,34 @@ use std::{
 
 use postdate_core::Dispatching;
 
-use super::dispatch_lock::DispatchLock;
-use crate::error::{Fault, Result};
-
-/// The file has room for the numbers of 8,191 messages from the start: a disk that fills up later does not keep
-/// due messages from leaving.
-const RESERVED: usize = 64 << 10;
+use super::{claims_file::ClaimsFile, dispatch_lock::DispatchLock};
+use crate::error::Result;
 
 /// The messages of an endpoint that are held, by whoever has its dispatch lock.
 ///
-/// The holder keeps them in memory and shows them to other processes in a file beside the database. That file
-/// is written and read within write transactions only, is void while nobody has the lock, and needs no sync:
-/// those who read it see the same page cache. Held messages are added to it in the transaction that claims
-/// them; messages that were given back may stand in it until just before the answer to that.
+/// The holder keeps them in memory and shows them to other processes in a file beside the database, which is void
+/// while nobody has the lock. Held messages are added to it in the transaction that claims them; messages that
+/// were given back may stand in it until just before the answer to that.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     lock: DispatchLock,
-    path: PathBuf,
+    shown: ClaimsFile,
     next_claim: AtomicU64,
     held: Mutex<Held>,
 }
 
 #[derive(Debug, Default)]
 struct Held {
-    /// Claims by the sequence numbers of messages.
-    claims: HashMap<i64, u64>,
+    /// By the sequence numbers of messages.
+    claims: HashMap<i64, Holder>,
     /// Whether the file says something else.
     unpublished: bool,
+}
+
+#[derive(Debug)]
+struct Holder {
+    claim: u64,
+    is_published: bool,
 }
 
 /// What is held at this moment, by us or by others.
@@ -72,14 +71,9 @@ impl View<'_> {
 impl InFlight {
     /// For an endpoint in the database at `path`.
     pub(crate) fn new(path: &Path, endpoint: i64) -> Self {
-        let beside = |purpose: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(format!("-{purpose}-{endpoint}"));
-            PathBuf::from(name)
-        };
         Self {
-            lock: DispatchLock::new(beside("dispatch")),
-            path: beside("claims"),
+            lock: DispatchLock::new(path, endpoint),
+            shown: ClaimsFile::new(path, endpoint),
             next_claim: AtomicU64::new(1),
             held: Mutex::default(),
         }
@@ -94,9 +88,9 @@ impl InFlight {
             return Ok(false);
         }
         // What a predecessor left in the file must not count as ours.
-        if let Err(error) = self.write(&[0; RESERVED]) {
+        if let Err(fault) = self.shown.clear() {
             self.lock.free();
-            return Err(Fault::beside(&self.path, error));
+            return Err(fault);
         }
         Ok(true)
     }
@@ -130,7 +124,7 @@ impl InFlight {
     /// Notes that `claim` holds a message that nobody held. In a write transaction.
     pub(crate) fn hold(&self, seq: i64, claim: u64) {
         let mut held = self.held();
-        held.claims.insert(seq, claim);
+        held.claims.insert(seq, Holder { claim, is_published: false });
         held.unpublished = true;
     }
 
@@ -138,7 +132,7 @@ impl InFlight {
     pub(crate) fn forget(&self, seqs: &[i64], claim: u64) {
         let mut held = self.held();
         for seq in seqs {
-            if held.claims.get(seq) == Some(&claim) {
+            if held.claims.get(seq).is_some_and(|holder| holder.claim == claim) {
                 held.claims.remove(seq);
             }
         }
@@ -154,7 +148,7 @@ impl InFlight {
     pub(crate) fn give_all_back(&self, claim: u64) -> bool {
         let mut held = self.held();
         let before = held.claims.len();
-        held.claims.retain(|_, holder| *holder != claim);
+        held.claims.retain(|_, holder| holder.claim != claim);
         let any = held.claims.len() < before;
         held.unpublished |= any;
         any
@@ -165,7 +159,7 @@ impl InFlight {
         let source = if self.lock.is_ours() {
             Source::Ours(self)
         } else if self.lock.is_theirs()? {
-            Source::Theirs(self.read()?)
+            Source::Theirs(self.shown.read()?)
         } else {
             Source::Theirs(HashSet::new())
         };
@@ -176,33 +170,21 @@ impl InFlight {
         self.held().unpublished && self.lock.is_ours()
     }
 
+    /// Whether we hold something of which others cannot know.
+    pub(crate) fn hides_claims(&self) -> bool {
+        self.lock.is_ours() && self.held().claims.values().any(|holder| !holder.is_published)
+    }
+
     /// Writes down for others what we hold. In a write transaction.
     pub(crate) fn publish(&self) -> Result<()> {
         let mut held = self.held();
         if !held.unpublished || !self.lock.is_ours() {
             return Ok(());
         }
-        let mut content = Vec::with_capacity(8 * (held.claims.len() + 1));
-        content.extend((held.claims.len() as u64).to_le_bytes());
-        held.claims.keys().for_each(|seq| content.extend(seq.to_le_bytes()));
-        self.write(&content).map_err(|error| Fault::beside(&self.path, error))?;
+        self.shown.write(held.claims.keys().copied())?;
+        held.claims.values_mut().for_each(|holder| holder.is_published = true);
         held.unpublished = false;
         Ok(())
-    }
-
-    fn write(&self, content: &[u8]) -> io::Result<()> {
-        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(&self.path)?;
-        file.rewind()?;
-        file.write_all(content)
-    }
-
-    fn read(&self) -> Result<HashSet<i64>> {
-        let content = fs::read(&self.path).map_err(|error| Fault::beside(&self.path, error))?;
-        let mut numbers = content.chunks_exact(8).map(|chunk| {
-            i64::from_le_bytes(chunk.try_into().expect("chunks_exact makes chunks of eight bytes"))
-        });
-        let count = numbers.next().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-        Ok(numbers.take(count).collect())
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -212,11 +194,14 @@ impl InFlight {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, OpenOptions};
+
     use super::*;
 
     fn two() -> (tempfile::TempDir, InFlight, InFlight) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.db");
+        fs::write(&path, b"").unwrap();
         let (one, two) = (InFlight::new(&path, 1), InFlight::new(&path, 1));
         assert!(one.take_lock().unwrap());
         one.publish().unwrap();
@@ -248,6 +233,17 @@ mod tests {
     }
 
     #[test]
+    fn half_a_file_is_no_answer() {
+        let (directory, one, two) = two();
+        one.hold(7, 1);
+        one.hold(8, 1);
+        one.publish().unwrap();
+        let file = OpenOptions::new().write(true).open(directory.path().join("x.db-claims-1")).unwrap();
+        file.set_len(16).unwrap();
+        assert_eq!(two.view().unwrap_err().kind(), postdate_core::StoreErrorKind::Unavailable);
+    }
+
+    #[test]
     fn what_a_crashed_holder_wrote_is_void() {
         let (_directory, one, two) = two();
         one.hold(7, 1);
@@ -256,6 +252,6 @@ mod tests {
         assert!(!two.view().unwrap().contains(7), "nobody has the lock");
         assert!(two.take_lock().unwrap());
         two.publish().unwrap();
-        assert_eq!(two.read().unwrap(), HashSet::new(), "the successor starts afresh");
+        assert_eq!(two.shown.read().unwrap(), HashSet::new(), "the successor starts afresh");
     }
 }

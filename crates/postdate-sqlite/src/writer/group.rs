@@ -22,8 +22,8 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     /// What a durable commit needs.
     durable: Synchronous,
-    /// What the connection is set to.
-    set: Synchronous,
+    /// What the connection is set to, unless a change of it failed.
+    set: Option<Synchronous>,
     /// Changes whenever another connection has committed.
     data_version: Option<i64>,
 }
@@ -32,7 +32,7 @@ impl Worker {
     /// Notes at once where the others stand: what they commit from now on is news.
     pub(super) fn new(connection: Connection, durable: Synchronous, shared: Arc<Shared>) -> Self {
         let data_version = data_version(&connection).ok();
-        Self { connection, shared, durable, set: durable, data_version }
+        Self { connection, shared, durable, set: Some(durable), data_version }
     }
 
     pub(super) fn run(mut self, queue: Receiver<Box<dyn Job>>) {
@@ -66,12 +66,18 @@ impl Worker {
         self.set_synchronous(group)?;
         self.execute("BEGIN IMMEDIATE")?;
         self.look_for_others()?;
-        for job in group {
+        // Callers may have gone away while others kept the file locked.
+        for job in group.iter_mut().filter(|job| job.is_wanted()) {
             if let Some(done) = self.run_job(&mut **job)? {
                 effects.push(done);
             }
         }
-        self.shared.dispatching.publish()?;
+        // Where nothing was claimed others merely believe for longer that something is held: `publish` tries again.
+        if let Err(fault) = self.shared.dispatching.publish()
+            && self.shared.dispatching.hides_claims()
+        {
+            return Err(fault);
+        }
         self.execute("COMMIT")
     }
 
@@ -108,9 +114,11 @@ impl Worker {
     fn set_synchronous(&mut self, group: &[Box<dyn Job>]) -> Result<()> {
         let fleeting = group.iter().all(|job| job.work() == Work::Fleeting);
         let wanted = if fleeting { Synchronous::Normal } else { self.durable };
-        if wanted != self.set {
+        if self.set != Some(wanted) {
+            // A failure may come after the change.
+            self.set = None;
             wanted.set(&self.connection)?;
-            self.set = wanted;
+            self.set = Some(wanted);
         }
         Ok(())
     }
@@ -152,6 +160,13 @@ impl Worker {
     fn execute(&self, sql: &str) -> Result<()> {
         let mut statement = self.connection.prepare_cached(sql)?;
         statement.execute([]).map(drop).map_err(Fault::from)
+    }
+}
+
+impl Drop for Worker {
+    /// Also after a panic: nothing can be claimed here any more, so others should be able to.
+    fn drop(&mut self) {
+        self.shared.dispatching.free_locks();
     }
 }
 

@@ -1,5 +1,8 @@
 //! A piece of work in a shared transaction.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use postdate_core::StoreErrorKind;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -8,6 +11,8 @@ use crate::{
     file::Shared,
     wake::Topic,
 };
+
+const PANICKED: &str = "the work panicked and was rolled back; report this with the message of the panic";
 
 /// How a piece of work behaves in a transaction that it shares with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +123,9 @@ where
 
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         let Some(run) = self.run.take() else { return Ok(()) };
-        let outcome = run(tx);
+        // A closure that was unwound is gone, and what it wrote is rolled back: nothing half-done is seen again.
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(tx)))
+            .unwrap_or_else(|_| Err(Fault::new(StoreErrorKind::Other, PANICKED)));
         let told = outcome.as_ref().map(drop).map_err(Clone::clone);
         self.outcome = Some(outcome);
         told

@@ -5,6 +5,7 @@ use std::{
         atomic::{AtomicI64, Ordering},
         mpsc,
     },
+    time::{Duration, Instant},
 };
 
 use futures::future::join_all;
@@ -21,6 +22,7 @@ use crate::{
 /// A writer on a file with a table of numbers.
 struct Scene {
     directory: tempfile::TempDir,
+    shared: Arc<Shared>,
     writer: Writer,
 }
 
@@ -35,9 +37,9 @@ impl Scene {
             )
             .unwrap();
         let dispatching = Dispatching::new(&path);
-        let shared = Shared { clock: Arc::new(SystemClock), dispatching, wakes: Wakes::default() };
-        let writer = Writer::start(connection, Synchronous::Full, Arc::new(shared)).unwrap();
-        Self { directory, writer }
+        let shared = Arc::new(Shared { clock: Arc::new(SystemClock), dispatching, wakes: Wakes::default() });
+        let writer = Writer::start(connection, Synchronous::Full, Arc::clone(&shared)).unwrap();
+        Self { directory, shared, writer }
     }
 
     /// How many numbers everybody can see.
@@ -52,6 +54,13 @@ impl Scene {
 
     /// Keeps the writer thread busy until the answer is sent to or dropped.
     fn occupy(&self) -> mpsc::Sender<()> {
+        let (go_on, is_busy) = self.occupy_soon();
+        is_busy.recv().unwrap();
+        go_on
+    }
+
+    /// The same, but does not wait until it is busy.
+    fn occupy_soon(&self) -> (mpsc::Sender<()>, mpsc::Receiver<()>) {
         let (go_on, wait) = mpsc::channel();
         let (begun, is_busy) = mpsc::channel();
         self.writer.submit_unasked(Work::Plain, move |_| {
@@ -60,8 +69,7 @@ impl Scene {
             wait.recv().ok();
             Ok(())
         });
-        is_busy.recv().unwrap();
-        go_on
+        (go_on, is_busy)
     }
 
     /// Does all of this in one group.
@@ -173,6 +181,21 @@ async fn work_that_nobody_waits_for_any_more_is_not_begun() {
 }
 
 #[tokio::test]
+async fn work_whose_caller_goes_away_while_its_transaction_waits_is_not_begun() {
+    let scene = Scene::new();
+    let busy = scene.occupy();
+    let (waits, is_waiting) = scene.occupy_soon();
+    let (dropped, kept) =
+        (scene.writer.submit(Work::Plain, insert(1)), scene.writer.submit(Work::Plain, insert(2)));
+    drop(busy);
+    is_waiting.recv().unwrap();
+    drop(dropped);
+    drop(waits);
+    kept.await.unwrap().unwrap();
+    assert_eq!(scene.committed(), 1);
+}
+
+#[tokio::test]
 async fn effects_happen_after_the_commit_and_only_of_what_was_committed() {
     let scene = Scene::new();
     let applied = Arc::new(AtomicI64::new(0));
@@ -206,17 +229,75 @@ async fn only_a_group_of_fleeting_work_commits_without_waiting_for_the_disk() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[tokio::test]
-async fn when_the_thread_dies_callers_are_told() {
+async fn a_claims_file_that_cannot_be_written_fails_new_claims_alone() {
     let scene = Scene::new();
+    let in_flight = scene.shared.dispatching.of(1);
+    assert!(in_flight.take_lock().unwrap());
+    in_flight.hold(7, 1);
+    scene.execute("INSERT INTO number (n) VALUES (0)").await;
+    let claims = scene.directory.path().join("x.db-claims-1");
+    std::fs::remove_file(&claims).unwrap();
+    std::os::unix::fs::symlink("/dev/full", &claims).unwrap();
+
+    in_flight.give_back(&[7], 1);
+    assert_eq!(kinds(&scene.together(vec![(Work::Plain, insert(1))]).await), [None]);
+    let claim: Run<()> = Box::new({
+        let in_flight = Arc::clone(&in_flight);
+        move |_| {
+            in_flight.hold(8, 2);
+            Ok(())
+        }
+    });
+    let outcomes = scene.together(vec![(Work::Plain, insert(2)), (Work::Plain, claim)]).await;
+    assert_eq!(kinds(&outcomes), [Some(StoreErrorKind::Full); 2]);
+    assert!(in_flight.give_all_back(2));
+    assert_eq!(kinds(&scene.together(vec![(Work::Plain, insert(3))]).await), [None]);
+}
+
+/// As a panic, but without printing one.
+fn panic() -> ! {
+    std::panic::resume_unwind(Box::new(()))
+}
+
+#[tokio::test]
+async fn one_that_panics_fails_and_the_thread_goes_on() {
+    let scene = Scene::new();
+    let insert_and_panic = |n: i64| -> Run<()> {
+        Box::new(move |tx| {
+            insert(n)(tx)?;
+            panic()
+        })
+    };
+    let jobs =
+        vec![(Work::Plain, insert(1)), (Work::Undoable, insert_and_panic(2)), (Work::Plain, insert(3))];
+    assert_eq!(kinds(&scene.together(jobs).await), [None, Some(StoreErrorKind::Other), None]);
+    assert_eq!(scene.committed(), 2);
+
+    let jobs = vec![(Work::Plain, insert(4)), (Work::Plain, insert_and_panic(5))];
+    assert_eq!(kinds(&scene.together(jobs).await), [Some(StoreErrorKind::Other); 2]);
+    assert_eq!(scene.committed(), 2, "half of it was written: nothing is committed");
+}
+
+#[tokio::test]
+async fn when_the_thread_dies_callers_are_told_and_others_may_dispatch() {
+    let scene = Scene::new();
+    let in_flight = scene.shared.dispatching.of(1);
+    assert!(in_flight.take_lock().unwrap());
     let busy = scene.occupy();
-    let fatal = scene.writer.submit(Work::Plain, |_| -> Result<()> {
-        // As a panic, but without printing one.
-        std::panic::resume_unwind(Box::new(()))
+    let fatal = scene.writer.submit(Work::Plain, |tx| {
+        tx.after_commit(|| panic());
+        Ok(())
     });
     let waiting = scene.writer.submit(Work::Plain, insert(1));
     drop(busy);
     assert!(fatal.await.is_err());
     assert!(waiting.await.is_err());
     assert!(scene.writer.submit(Work::Plain, insert(2)).await.is_err());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while in_flight.has_lock() {
+        assert!(Instant::now() < deadline, "others may not dispatch");
+        std::thread::yield_now();
+    }
 }

@@ -155,6 +155,26 @@ async fn one_file_object_dispatches_and_another_takes_over_when_it_is_dropped() 
     assert_eq!(names(&second.fetch(limit(9)).await.unwrap()), ["m0", "m1"]);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn the_files_beside_the_database_have_its_mode_and_owner() {
+    use std::{fs, os::unix::fs::*};
+
+    let place = Place::new();
+    let store = filled(&place, 1).await;
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o660)).unwrap();
+    // Only root can give it away.
+    chown(place.path(), Some(12_345), Some(12_345)).ok();
+    store.fetch(limit(1)).await.unwrap();
+    let seen = |name: &str| {
+        let metadata = fs::metadata(place.directory.path().join(name)).unwrap();
+        (metadata.mode() & 0o777, metadata.uid(), metadata.gid())
+    };
+    for beside in ["postdate.db-dispatch-1", "postdate.db-claims-1"] {
+        assert_eq!(seen(beside), seen("postdate.db"), "{beside}");
+    }
+}
+
 #[tokio::test]
 async fn the_endpoints_of_a_file_are_dispatched_by_different_file_objects() {
     let place = Place::new();

@@ -66,6 +66,10 @@ impl HandClock {
     pub(crate) fn advance(&self, by: Duration) {
         self.0.fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
     }
+
+    pub(crate) fn turn_back(&self, by: Duration) {
+        self.0.fetch_sub(i64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+    }
 }
 
 impl Clock for HandClock {

@@ -88,6 +88,7 @@ async fn a_lock_runs_out_unless_it_is_renewed_and_its_token_is_stale_then() {
     let mut second = receiver.try_receive(&next(1)).await.unwrap();
     assert_eq!(names(&second), ["a"]);
     let at = positions(&first);
+    assert_eq!(first.claim.renew().await.unwrap_err().kind(), StoreErrorKind::ClaimLost);
     assert_eq!(first.claim.complete(&at).await.unwrap(), [false]);
     assert_eq!(first.claim.abandon(&at).await.unwrap(), [false]);
     assert_eq!(first.claim.move_to(&at, &address("billing")).await.unwrap(), [false]);
@@ -107,6 +108,53 @@ async fn a_receiver_is_woken_when_the_lock_of_another_runs_out() {
     place.clock.advance(Duration::from_millis(50));
     assert_eq!(names(&other.try_receive(&next(1)).await.unwrap()), ["a"]);
     drop(held);
+}
+
+#[tokio::test]
+async fn a_lock_that_was_taken_by_a_wrong_clock_is_no_lock() {
+    let place = Place::new();
+    let (sqlite, receiver) = filled(&place, &["a", "b"]).await;
+    let (wrong, term) = (Duration::from_secs(3_600), Duration::from_secs(30));
+    place.clock.advance(wrong);
+    let mut held = receiver.try_receive(&next(2)).await.unwrap();
+    place.clock.turn_back(term);
+    assert!(receiver.try_receive(&next(1)).await.unwrap().messages.is_empty(), "clocks may differ a little");
+    place.clock.turn_back(wrong - term);
+    let second = receiver.try_receive(&next(1)).await.unwrap();
+    assert_eq!(names(&second), ["a"]);
+    assert_eq!(sqlite.queues().purge(&address("billing")).await.unwrap(), 1, "b is free too");
+    let at = positions(&held);
+    assert_eq!(held.claim.complete(&at).await.unwrap(), [false, false]);
+}
+
+#[tokio::test]
+async fn a_receiver_that_has_received_is_still_woken_when_the_lock_of_another_runs_out() {
+    let place = Place::new();
+    let (sqlite, receiver) = filled(&place, &["a"]).await;
+    let other = sqlite.queues().receiver(&address("billing")).await.unwrap();
+    let held = receiver.try_receive(&next(1)).await.unwrap();
+    place.clock.advance(Duration::from_millis(29_950));
+    assert!(other.try_receive(&next(2)).await.unwrap().messages.is_empty());
+    send(&sqlite, "billing", &["b"]).await;
+    let received = other.try_receive(&next(2)).await.unwrap();
+    assert_eq!(names(&received), ["b"]);
+    while other.changed().now_or_never().is_some() {}
+    tokio::time::timeout(Duration::from_secs(10), other.changed()).await.unwrap();
+    drop((held, received));
+}
+
+#[tokio::test]
+async fn of_two_that_share_a_receiver_none_sleeps_beside_a_free_message() {
+    let place = Place::new();
+    let (sqlite, receiver) = filled(&place, &[]).await;
+    assert!(receiver.try_receive(&next(1)).await.unwrap().messages.is_empty());
+    send(&sqlite, "billing", &["a", "b"]).await;
+    receiver.changed().await;
+    let first = receiver.try_receive(&next(1)).await.unwrap();
+    assert!(receiver.changed().now_or_never().is_some(), "b is free");
+    let second = receiver.try_receive(&next(2)).await.unwrap();
+    assert_eq!((names(&first), names(&second)), (vec!["a"], vec!["b"]));
+    assert!(receiver.changed().now_or_never().is_none(), "nothing is free");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -223,6 +271,20 @@ async fn moving_puts_messages_at_the_end_of_another_queue() {
 }
 
 #[tokio::test]
+async fn renewing_a_claim_that_lost_one_message_changes_nothing() {
+    let place = Place::new();
+    let (_sqlite, receiver) = filled(&place, &["a", "b"]).await;
+    let mut first = receiver.try_receive(&next(2)).await.unwrap();
+    place.clock.advance(Duration::from_secs(30));
+    let second = receiver.try_receive(&next(1)).await.unwrap();
+    let error = first.claim.renew().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::ClaimLost);
+    assert!(error.to_string().contains("receive again"), "{error}");
+    assert_eq!(names(&receiver.try_receive(&next(9)).await.unwrap()), ["b"]);
+    drop(second);
+}
+
+#[tokio::test]
 async fn browsing_takes_nothing_and_goes_on_after_a_position() {
     let place = Place::new();
     let (sqlite, receiver) = filled(&place, &["a", "b", "c"]).await;
@@ -263,6 +325,22 @@ async fn a_row_that_cannot_be_read_does_not_stop_the_queue() {
     let raw = rusqlite::Connection::open(place.path()).unwrap();
     raw.execute("UPDATE queue_message SET id = '' WHERE id = 'a'", []).unwrap();
     assert_eq!(names(&receiver.try_receive(&next(9)).await.unwrap()), ["b"]);
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_ends_no_listing_and_can_be_purged() {
+    let place = Place::new();
+    let (sqlite, receiver) = filled(&place, &["a", "b"]).await;
+    let raw = rusqlite::Connection::open(place.path()).unwrap();
+    raw.execute("UPDATE queue_message SET id = '' WHERE id = 'a'", []).unwrap();
+    let held = receiver.try_receive(&next(9)).await.unwrap();
+    let queues = sqlite.queues();
+    let browsed = queues.browse(&address("billing"), 0, limit(1)).await.unwrap();
+    assert_eq!(browsed[0].message.id, id("b"));
+    assert!(receiver.try_receive(&next(9)).await.unwrap().messages.is_empty());
+    assert_eq!(queues.purge(&address("billing")).await.unwrap(), 1);
+    assert_eq!(queues.list().await.unwrap()[0].depth, 1);
+    drop(held);
 }
 
 #[tokio::test]
