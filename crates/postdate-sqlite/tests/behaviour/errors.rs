@@ -64,6 +64,18 @@ async fn paths_that_lead_nowhere_are_refused_with_advice() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_with_two_names_is_refused_and_left_alone() {
+    let place = Place::new();
+    drop(place.store().await);
+    closed(&place).await;
+    fs::hard_link(place.path(), place.directory.path().join("other.db")).unwrap();
+    let error = refused(&place).await;
+    assert_eq!(error.kind(), StoreErrorKind::Configuration);
+    assert!(error.to_string().contains("symbolic link"), "{error}");
+}
+
 #[tokio::test]
 async fn an_empty_file_is_taken() {
     let place = Place::new();
@@ -78,15 +90,19 @@ async fn a_damaged_file_is_reported_as_such() {
     let batch: Vec<_> = (0..200).map(|n| message(&format!("m{n}"))).collect();
     store.store(&batch).await.unwrap();
     drop(store);
-    // The last connection writes the log back and deletes it.
-    let log = place.directory.path().join("postdate.db-wal");
-    eventually("the file is closed", || async { !log.exists() }).await;
+    closed(&place).await;
     damage(&place);
 
     let store = place.store().await;
     let error = store.fetch(limit(200)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("restore a backup"), "{error}");
+}
+
+/// Waits for the last connection, which writes the log back and deletes it.
+async fn closed(place: &Place) {
+    let log = place.directory.path().join("postdate.db-wal");
+    eventually("the file is closed", || async { !log.exists() }).await;
 }
 
 /// Overwrites every leaf of the tables and indexes, but not the schema, and not the endpoint's name.
