@@ -164,14 +164,6 @@ impl File {
     }
 }
 
-impl Drop for File {
-    /// The writer thread may still be busy with the last transaction. Others may dispatch at once all the same:
-    /// what they claim is looked at again in a transaction after that one.
-    fn drop(&mut self) {
-        self.shared.dispatching.free_locks();
-    }
-}
-
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("File").field(&self.name).finish()
