@@ -34,7 +34,7 @@ use crate::{
     wake::Wakes,
     writer::{Tx, Work, Writer},
 };
-use readers::Readers;
+use readers::{Reader, Readers};
 use watch::Watch;
 
 /// An open file. Everything that was opened from one [`Sqlite`](crate::Sqlite) shares it.
@@ -124,7 +124,11 @@ impl File {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
-        self.readers.read(query).await.map_err(|fault| fault.into_error(operation, &self.name))
+        let reader = match operation {
+            Operation::Query | Operation::Administer => Reader::Operator,
+            _ => Reader::Delivery,
+        };
+        self.readers.read(reader, query).await.map_err(|fault| fault.into_error(operation, &self.name))
     }
 
     /// The messages of an endpoint that are held, here or in another process.
