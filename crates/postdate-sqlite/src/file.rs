@@ -34,7 +34,7 @@ use crate::{
     wake::Wakes,
     writer::{Tx, Work, Writer},
 };
-use readers::Readers;
+use readers::{Reader, Readers};
 use watch::Watch;
 
 /// An open file. Everything that was opened from one [`Sqlite`](crate::Sqlite) shares it.
@@ -124,7 +124,11 @@ impl File {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
-        self.readers.read(query).await.map_err(|fault| fault.into_error(operation, &self.name))
+        let reader = match operation {
+            Operation::Query | Operation::Administer => Reader::Operator,
+            _ => Reader::Delivery,
+        };
+        self.readers.read(reader, query).await.map_err(|fault| fault.into_error(operation, &self.name))
     }
 
     /// The messages of an endpoint that are held, here or in another process.
@@ -161,14 +165,6 @@ impl File {
     /// From now on, notices what other processes commit.
     pub(crate) fn watch(self: &Arc<Self>) {
         self.watch.get_or_init(|| Watch::start(&self.path, Arc::downgrade(self)));
-    }
-}
-
-impl Drop for File {
-    /// The writer thread may still be busy with the last transaction. Others may dispatch at once all the same:
-    /// what they claim is looked at again in a transaction after that one.
-    fn drop(&mut self) {
-        self.shared.dispatching.free_locks();
     }
 }
 

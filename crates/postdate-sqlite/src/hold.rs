@@ -67,7 +67,7 @@ impl Hold {
 
     /// What was fetched is overdue: earlier than whatever others wait for.
     fn wake(&self) {
-        self.file.shared().wakes.ring(self.held.topic, i64::MIN);
+        self.file.shared().wakes.ring(self.held.topic, i64::MIN, None);
     }
 }
 

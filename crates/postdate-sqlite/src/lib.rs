@@ -21,10 +21,12 @@
 //!
 //! **Processes.** Any number may open the file, store, list, cancel, send and receive. The messages of an endpoint
 //! are dispatched by one *open file* at a time, the first that fetches: it holds a lock of the operating system on
-//! `<file>-dispatch-<n>` until it is dropped or its process ends. The others fetch nothing and are told that the
-//! store is contended. All must agree on the time and see the same local disk; network file systems are refused.
-//! Beside the file stand SQLite's `-wal` and `-shm`, and `<file>-claims-<n>`, where the one that dispatches shows
-//! others what it holds.
+//! `<file>-dispatch-<n>` until its last store and claim of that endpoint are dropped or its process ends. The others
+//! fetch nothing and are told that the store is contended. All must agree on the time and see the same local disk:
+//! network file systems are refused where they are known, on Linux by the type of the file system and on Windows by
+//! the path behind a drive or a link, and so is, on Unix, a file with a second name (a hard link). Beside the file
+//! stand SQLite's `-wal` and `-shm`, and `<file>-claims-<n>`, where the one that dispatches shows others what it
+//! holds; all have the mode of the file, and its owner where root makes them.
 //!
 //! **Order.** Due messages come in the order of attempt time, then of storing. Queues are first in, first out; a
 //! message that was given back is first again.
@@ -38,7 +40,8 @@
 //! file, a batch is sent and removed by one commit. A waiting process costs nothing: it is woken by its own commits
 //! and, where the system can watch a file, by those of others (elsewhere it looks every 250 ms).
 //!
-//! **Receivers** hold a message for 30 s unless they renew.
+//! **Receivers** hold a message for 30 s unless they renew. A lock that ends more than a minute from now was taken by
+//! a wrong clock and does not count.
 
 mod backend;
 mod claim;

@@ -26,9 +26,16 @@ const LIST: &str = "
         (SELECT enqueued FROM queue_message WHERE queue = queue.id ORDER BY seq LIMIT 1)
     FROM queue ORDER BY name";
 
+/// So many messages are purged by one transaction: others who write should not have to wait for all.
+const SLICE: u32 = 10_000;
+
+const LAST: &str = "SELECT max(seq) FROM queue_message WHERE queue = ?1";
+
 /// What is free, and what was put aside because it cannot be read.
 const PURGE: &str = "
-    DELETE FROM queue_message WHERE queue = ?1 AND (locked_until <= ?2 OR locked_until > ?3)";
+    DELETE FROM queue_message WHERE seq IN (
+        SELECT seq FROM queue_message
+        WHERE queue = ?1 AND seq <= ?2 AND (locked_until <= ?3 OR locked_until > ?4) ORDER BY seq LIMIT ?5)";
 
 const BROWSE: &str = "
     SELECT seq, enqueued, deliveries, id, headers, body FROM queue_message
@@ -82,14 +89,16 @@ impl postdate_core::Queues for Queues {
     }
 
     async fn purge(&self, queue: &Address) -> Result<u64, StoreError> {
-        let queue = queue.clone();
-        let purge = move |tx: &mut Tx<'_>| {
-            let number = number(tx.connection, &queue)?;
-            let now = floor_micros(tx.shared.clock.now());
-            let purged = tx.connection.prepare_cached(PURGE)?.execute([number, now, believable_end(now)])?;
-            Ok(purged as u64)
-        };
-        self.file.write(Operation::Administer, Work::Plain, purge).await
+        let (mut purged, mut last) = (0, None);
+        loop {
+            let queue = queue.clone();
+            let purge = move |tx: &mut Tx<'_>| purge_slice(tx, &queue, last);
+            let (slice, end) = self.file.write(Operation::Administer, Work::Plain, purge).await?;
+            (purged, last) = (purged + slice, Some(end));
+            if slice < u64::from(SLICE) {
+                return Ok(purged);
+            }
+        }
     }
 
     async fn browse(
@@ -135,6 +144,24 @@ fn list(connection: &Connection) -> Result<Vec<QueueStatus>> {
         queues.push(QueueStatus { name, depth: record::count(row, 1)?, oldest: oldest.map(from_micros) });
     }
     Ok(queues)
+}
+
+/// Purges a slice of what is not after `last`, or of what is there now. Answers with its size and with where all
+/// slices end: what arrives in between is left.
+fn purge_slice(tx: &Tx<'_>, queue: &Address, last: Option<i64>) -> Result<(u64, i64)> {
+    let number = number(tx.connection, queue)?;
+    let last = match last {
+        Some(last) => last,
+        None => {
+            let found: Option<i64> =
+                tx.connection.prepare_cached(LAST)?.query_row([number], |row| row.get(0))?;
+            found.unwrap_or(0)
+        }
+    };
+    let now = floor_micros(tx.shared.clock.now());
+    let purged =
+        tx.connection.prepare_cached(PURGE)?.execute((number, last, now, believable_end(now), SLICE))?;
+    Ok((purged as u64, last))
 }
 
 fn browse(

@@ -63,9 +63,9 @@ impl DelayedMessageStore for SqliteStore {
 
     async fn next_due(&self, except: &[Address]) -> Result<NextDue, StoreError> {
         // Whatever is committed while the answer is found is a reason to ask again.
-        self.wake.set_horizon(i64::MAX);
+        self.wake.set_interest(i64::MAX, except);
         let due = self.earliest(except).await?;
-        self.wake.set_horizon(due.map_or(i64::MAX, ceil_micros));
+        self.wake.set_interest(due.map_or(i64::MAX, ceil_micros), except);
         Ok(NextDue { due, now: self.file.now() })
     }
 
@@ -97,7 +97,7 @@ fn insert_all(tx: &mut Tx<'_>, endpoint: i64, messages: &[DelayedMessage]) -> Re
         })?;
         let (due, new) = insert(tx.connection, endpoint, message, ceil_micros(due))?;
         if new {
-            tx.ring(Topic::Endpoint(endpoint), due);
+            tx.ring_for(Topic::Endpoint(endpoint), due, &message.message.destination);
         }
         dues.push(from_micros(due));
     }

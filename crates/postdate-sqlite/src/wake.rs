@@ -1,13 +1,14 @@
 //! Waking those who wait for messages.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
     },
 };
 
+use postdate_core::Address;
 use tokio::sync::watch;
 
 /// What somebody waits for.
@@ -26,8 +27,16 @@ pub(crate) struct Wake {
     reasons: watch::Sender<u64>,
     /// How many of them [`changed`](Self::changed) has told of.
     told: AtomicU64,
-    /// Only what comes before this time is a reason.
-    horizon: AtomicI64,
+    interest: Mutex<Interest>,
+}
+
+/// What is a reason.
+#[derive(Debug)]
+struct Interest {
+    /// Only what comes before this time.
+    horizon: i64,
+    /// Nothing that is for these destinations.
+    except: HashSet<Address>,
 }
 
 /// All waiters of a file.
@@ -45,24 +54,33 @@ impl Wake {
         }
     }
 
-    /// From now on only what comes before `time` is a reason.
-    pub(crate) fn set_horizon(&self, time: i64) {
-        self.horizon.store(time, Ordering::SeqCst);
+    /// From now on only what comes before `horizon` and is not for one of these destinations is a reason.
+    pub(crate) fn set_interest(&self, horizon: i64, except: &[Address]) {
+        *self.interest() = Interest { horizon, except: except.iter().cloned().collect() };
     }
 
     /// Gives a reason.
     pub(crate) fn ring(&self) {
         self.reasons.send_modify(|count| *count += 1);
     }
+
+    fn is_reason(&self, time: i64, destination: Option<&Address>) -> bool {
+        let interest = self.interest();
+        time < interest.horizon && !destination.is_some_and(|address| interest.except.contains(address))
+    }
+
+    fn interest(&self) -> MutexGuard<'_, Interest> {
+        self.interest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Wakes {
-    /// A new waiter, which takes everything for a reason until it sets its horizon.
+    /// A new waiter, which takes everything for a reason until it sets its interest.
     pub(crate) fn join(&self, topic: Topic) -> Arc<Wake> {
         let wake = Arc::new(Wake {
             reasons: watch::Sender::new(0),
             told: AtomicU64::new(0),
-            horizon: AtomicI64::new(i64::MAX),
+            interest: Mutex::new(Interest { horizon: i64::MAX, except: HashSet::new() }),
         });
         let mut waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waiters = waiters.entry(topic).or_default();
@@ -71,11 +89,11 @@ impl Wakes {
         wake
     }
 
-    /// Something happens at `time`: wakes those whose horizon lies after it.
-    pub(crate) fn ring(&self, topic: Topic, time: i64) {
+    /// Something happens at `time`, for a destination or for any: wakes those who have reason.
+    pub(crate) fn ring(&self, topic: Topic, time: i64, destination: Option<&Address>) {
         let waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waiters = waiters.get(&topic).into_iter().flatten().filter_map(Weak::upgrade);
-        waiters.filter(|wake| time < wake.horizon.load(Ordering::SeqCst)).for_each(|wake| wake.ring());
+        waiters.filter(|wake| wake.is_reason(time, destination)).for_each(|wake| wake.ring());
     }
 
     /// Anything may have happened: wakes everybody.
@@ -98,7 +116,7 @@ mod tests {
         let wakes = Wakes::default();
         let wake = wakes.join(HERE);
         assert!(wake.changed().now_or_never().is_none());
-        wakes.ring(HERE, 5);
+        wakes.ring(HERE, 5, None);
         assert!(wake.changed().now_or_never().is_some());
         assert!(wake.changed().now_or_never().is_none());
     }
@@ -107,12 +125,12 @@ mod tests {
     fn what_lies_beyond_the_horizon_is_no_reason() {
         let wakes = Wakes::default();
         let wake = wakes.join(HERE);
-        wake.set_horizon(10);
-        wakes.ring(HERE, 10);
-        wakes.ring(Topic::Endpoint(2), 1);
-        wakes.ring(Topic::Queue(1), 1);
+        wake.set_interest(10, &[]);
+        wakes.ring(HERE, 10, None);
+        wakes.ring(Topic::Endpoint(2), 1, None);
+        wakes.ring(Topic::Queue(1), 1, None);
         assert!(wake.changed().now_or_never().is_none());
-        wakes.ring(HERE, 9);
+        wakes.ring(HERE, 9, None);
         assert!(wake.changed().now_or_never().is_some());
     }
 

@@ -8,8 +8,8 @@ use postdate_core::{
     Address, Backend, Cancellation, Capabilities, Claim, DelayedMessage, DelayedMessageStore, DispatchError,
     Dispatcher, Due, DueBatch, EndpointName, Enlistment, Failure, FetchDue, Filter, ListQuery, Listing,
     Memory, MemoryQueues, MessageId, NextDue, OutgoingMessage, QueueStatus, QueuedMessage, Queues,
-    ReceivedBatch, Receiver, Rescheduling, ScheduledMessage, ScheduledMessages, Selection, Stats, StoreError,
-    StoreErrorKind, TransactionMode,
+    ReceiveClaim, ReceivedBatch, Receiver, Rescheduling, ScheduledMessage, ScheduledMessages, Selection,
+    Stats, StoreError, StoreErrorKind, TransactionMode,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,7 @@ pub(crate) enum Fault {
     StopsAtAFailure,
     BrowsingTakes,
     CountsNoDeliveries,
+    RenewsWhatIsLost,
 }
 
 #[derive(Debug)]
@@ -222,6 +223,12 @@ struct FaultyReceiver {
     fault: Fault,
 }
 
+#[derive(Debug)]
+struct FaultyReceiveClaim {
+    claim: Box<dyn ReceiveClaim>,
+    fault: Fault,
+}
+
 #[async_trait]
 impl Queues for FaultyQueues {
     async fn create(&self, queue: &Address) -> Result<bool, StoreError> {
@@ -297,10 +304,33 @@ impl Receiver for FaultyReceiver {
         if self.fault == Fault::CountsNoDeliveries {
             batch.messages.iter_mut().for_each(|queued| queued.deliveries = 0);
         }
-        Ok(batch)
+        let claim = Box::new(FaultyReceiveClaim { claim: batch.claim, fault: self.fault });
+        Ok(ReceivedBatch { claim, ..batch })
     }
 
     async fn changed(&self) {
         self.receiver.changed().await;
+    }
+}
+
+#[async_trait]
+impl ReceiveClaim for FaultyReceiveClaim {
+    async fn complete(&mut self, positions: &[u64]) -> Result<Vec<bool>, StoreError> {
+        self.claim.complete(positions).await
+    }
+
+    async fn abandon(&mut self, positions: &[u64]) -> Result<Vec<bool>, StoreError> {
+        self.claim.abandon(positions).await
+    }
+
+    async fn move_to(&mut self, positions: &[u64], queue: &Address) -> Result<Vec<bool>, StoreError> {
+        self.claim.move_to(positions, queue).await
+    }
+
+    async fn renew(&mut self) -> Result<(), StoreError> {
+        match self.claim.renew().await {
+            Err(_) if self.fault == Fault::RenewsWhatIsLost => Ok(()),
+            renewed => renewed,
+        }
     }
 }

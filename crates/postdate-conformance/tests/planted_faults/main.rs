@@ -84,6 +84,8 @@ caught! {
         by browsing_takes_nothing because "[QueuedMessage";
     a_queue_that_counts_no_deliveries_is_caught: CountsNoDeliveries
         by deliveries_are_counted because "deliveries is 0, not 1";
+    a_queue_that_renews_what_was_lost_is_caught: RenewsWhatIsLost
+        by a_lost_receive_claim_is_not_renewed because "accepted, not refused as ClaimLost";
 }
 
 #[test]

@@ -3,17 +3,20 @@
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use super::in_flight::InFlight;
 use crate::error::Result;
 
 /// Each endpoint of a file has a dispatcher of its own, in whatever process.
+///
+/// What is in flight lives as long as a store, a claim or a piece of work uses it. With the last of them goes the
+/// right to dispatch, and not while a transaction depends on it.
 #[derive(Debug)]
 pub(crate) struct Dispatching {
     path: PathBuf,
-    endpoints: Mutex<HashMap<i64, Arc<InFlight>>>,
+    endpoints: Mutex<HashMap<i64, Weak<InFlight>>>,
 }
 
 impl Dispatching {
@@ -25,31 +28,43 @@ impl Dispatching {
     /// What is in flight for an endpoint.
     pub(crate) fn of(&self, endpoint: i64) -> Arc<InFlight> {
         let mut endpoints = self.endpoints();
-        let in_flight =
-            endpoints.entry(endpoint).or_insert_with(|| Arc::new(InFlight::new(&self.path, endpoint)));
-        Arc::clone(in_flight)
+        if let Some(in_flight) = endpoints.get(&endpoint).and_then(Weak::upgrade) {
+            return in_flight;
+        }
+        let in_flight = Arc::new(InFlight::new(&self.path, endpoint));
+        endpoints.insert(endpoint, Arc::downgrade(&in_flight));
+        in_flight
     }
 
     pub(crate) fn is_unpublished(&self) -> bool {
-        self.endpoints().values().any(|in_flight| in_flight.is_unpublished())
+        self.in_use().iter().any(|in_flight| in_flight.is_unpublished())
     }
 
     /// Whether we hold something of which others cannot know.
     pub(crate) fn hides_claims(&self) -> bool {
-        self.endpoints().values().any(|in_flight| in_flight.hides_claims())
+        self.in_use().iter().any(|in_flight| in_flight.hides_claims())
     }
 
     /// Writes down for others what we hold. In a write transaction.
     pub(crate) fn publish(&self) -> Result<()> {
-        self.endpoints().values().try_for_each(|in_flight| in_flight.publish())
+        let mut outcome = Ok(());
+        for in_flight in self.in_use() {
+            // One that cannot be written keeps no other from being written.
+            outcome = outcome.and(in_flight.publish());
+        }
+        outcome
     }
 
     /// Lets others dispatch.
     pub(crate) fn free_locks(&self) {
-        self.endpoints().values().for_each(|in_flight| in_flight.free_lock());
+        self.in_use().iter().for_each(|in_flight| in_flight.free_lock());
     }
 
-    fn endpoints(&self) -> MutexGuard<'_, HashMap<i64, Arc<InFlight>>> {
+    fn in_use(&self) -> Vec<Arc<InFlight>> {
+        self.endpoints().values().filter_map(Weak::upgrade).collect()
+    }
+
+    fn endpoints(&self) -> MutexGuard<'_, HashMap<i64, Weak<InFlight>>> {
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,6 +8,9 @@ use crate::error::{Fault, Result};
 
 /// Refuses a directory on a network file system: SQLite's write-ahead log lives in memory that all processes
 /// share, and locks over a network fail silently. Either loses messages.
+///
+/// Linux tells the type of the file system, Windows by its canonical path what is behind a drive letter. Elsewhere
+/// nothing is refused.
 pub(crate) fn check(directory: &Path) -> Result<()> {
     let Some(kind) = network(directory) else { return Ok(()) };
     let detail = format!(
@@ -44,7 +47,8 @@ fn named(magic: impl Into<i64>) -> Option<&'static str> {
 #[cfg(windows)]
 fn network(directory: &Path) -> Option<&'static str> {
     use std::path::{Component, Prefix};
-    match directory.components().next() {
+    let canonical = directory.canonicalize();
+    match canonical.as_deref().unwrap_or(directory).components().next() {
         Some(Component::Prefix(prefix))
             if matches!(prefix.kind(), Prefix::UNC(..) | Prefix::VerbatimUNC(..)) =>
         {

@@ -70,12 +70,13 @@ pub(crate) fn locate(path: &Path) -> Result<PathBuf> {
             directory.display()
         ))
     })?;
-    network::check(&directory)?;
-    let file = directory.join(name);
+    let mut file = directory.join(name);
     // The small files beside the database must have the same names for those who come by a symbolic link.
     if file.is_symlink() {
-        return file.canonicalize().map_err(|_| wrong(format!("{} is a dead link", file.display())));
+        file = file.canonicalize().map_err(|_| wrong(format!("{} is a dead link", file.display())))?;
     }
+    network::check(file.parent().unwrap_or(&directory))?;
+    check_names(&file)?;
     Ok(file)
 }
 
@@ -108,6 +109,25 @@ pub(crate) fn reader(path: &Path, synchronous: Synchronous) -> Result<Connection
     tune(&connection, synchronous)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
+}
+
+/// Refuses a file with two names: SQLite keeps a log for each, and what is in the one is missing from the other.
+#[cfg(unix)]
+fn check_names(file: &Path) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+
+    if !file.metadata().is_ok_and(|metadata| metadata.nlink() > 1) {
+        return Ok(());
+    }
+    let detail =
+        format!("{} has another name, a hard link; remove one or make it a symbolic link", file.display());
+    Err(Fault::new(StoreErrorKind::Configuration, detail))
+}
+
+/// Elsewhere this is not found out.
+#[cfg(not(unix))]
+fn check_names(_: &Path) -> Result<()> {
+    Ok(())
 }
 
 /// Finds out now whether the log can be written, which is a file of its own. Others who write at this moment show

@@ -1,8 +1,11 @@
 //! A piece of work in a shared transaction.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
-use postdate_core::StoreErrorKind;
+use postdate_core::{Address, StoreErrorKind};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -39,7 +42,8 @@ type After = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub(super) struct Effects {
     after: Vec<After>,
-    rings: Vec<(Topic, i64)>,
+    /// The earliest time for each topic and destination, or for all destinations.
+    rings: HashMap<(Topic, Option<Address>), i64>,
 }
 
 impl<'a> Tx<'a> {
@@ -54,10 +58,12 @@ impl<'a> Tx<'a> {
 
     /// After the commit, those are woken who wait for `topic` and something before `time`.
     pub(crate) fn ring(&mut self, topic: Topic, time: i64) {
-        match self.effects.rings.iter_mut().find(|(other, _)| *other == topic) {
-            Some((_, earliest)) => *earliest = time.min(*earliest),
-            None => self.effects.rings.push((topic, time)),
-        }
+        self.effects.ring(topic, time, None);
+    }
+
+    /// The same, except for those who do not care about this destination.
+    pub(crate) fn ring_for(&mut self, topic: Topic, time: i64, destination: &Address) {
+        self.effects.ring(topic, time, Some(destination.clone()));
     }
 
     pub(super) fn into_effects(self) -> Effects {
@@ -66,9 +72,16 @@ impl<'a> Tx<'a> {
 }
 
 impl Effects {
+    fn ring(&mut self, topic: Topic, time: i64, destination: Option<Address>) {
+        let earliest = self.rings.entry((topic, destination)).or_insert(time);
+        *earliest = time.min(*earliest);
+    }
+
     pub(super) fn apply(self, shared: &Shared) {
         self.after.into_iter().for_each(|action| action());
-        self.rings.into_iter().for_each(|(topic, time)| shared.wakes.ring(topic, time));
+        for ((topic, destination), time) in self.rings {
+            shared.wakes.ring(topic, time, destination.as_ref());
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::place::{Place, Store, address, delayed, eventually, id, limit, message};
+use crate::place::{Place, Store, address, delayed, eventually, id, limit, message, orders};
 use futures::future::{join, poll_immediate};
 use postdate_core::{
     Backend, Cancellation, DelayedMessageStoreExt, Due, DueBatch, EndpointName, Failure, FetchDue,
@@ -153,6 +153,22 @@ async fn one_file_object_dispatches_and_another_takes_over_when_it_is_dropped() 
     assert_eq!(second.stats().await.unwrap().in_flight, 1);
     drop((batch, first));
     assert_eq!(names(&second.fetch(limit(9)).await.unwrap()), ["m0", "m1"]);
+}
+
+#[tokio::test]
+async fn the_right_to_dispatch_goes_with_the_last_store_and_claim_of_the_endpoint() {
+    let place = Place::new();
+    let sqlite = place.open().await;
+    let first = orders(&sqlite, TransactionMode::ReceiveOnly).await;
+    first.store_one(message("m0")).await.unwrap();
+    let batch = first.fetch(limit(1)).await.unwrap();
+    drop(first);
+    let second = place.store().await;
+    assert!(second.fetch(limit(1)).await.unwrap().contended, "a claim is left");
+    drop(batch);
+    assert_eq!(names(&second.fetch(limit(1)).await.unwrap()), ["m0"]);
+    let again = orders(&sqlite, TransactionMode::ReceiveOnly).await;
+    assert!(again.fetch(limit(1)).await.unwrap().contended);
 }
 
 #[cfg(unix)]

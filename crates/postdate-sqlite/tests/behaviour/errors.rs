@@ -64,6 +64,17 @@ async fn paths_that_lead_nowhere_are_refused_with_advice() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_with_two_names_is_refused_and_left_alone() {
+    let place = Place::new();
+    fs::write(place.path(), b"").unwrap();
+    fs::hard_link(place.path(), place.directory.path().join("other.db")).unwrap();
+    let error = refused(&place).await;
+    assert_eq!(error.kind(), StoreErrorKind::Configuration);
+    assert!(error.to_string().contains("symbolic link"), "{error}");
+}
+
 #[tokio::test]
 async fn an_empty_file_is_taken() {
     let place = Place::new();
@@ -78,9 +89,16 @@ async fn a_damaged_file_is_reported_as_such() {
     let batch: Vec<_> = (0..200).map(|n| message(&format!("m{n}"))).collect();
     store.store(&batch).await.unwrap();
     drop(store);
-    // The last connection writes the log back and deletes it.
+    // The last connection writes the log back and deletes it. Two that are closed at the same moment take each
+    // other for the last.
     let log = place.directory.path().join("postdate.db-wal");
-    eventually("the file is closed", || async { !log.exists() }).await;
+    eventually("the file is closed", || async {
+        let last = rusqlite::Connection::open(place.path()).unwrap();
+        last.query_row("SELECT count(*) FROM message", [], |row| row.get::<_, i64>(0)).unwrap();
+        drop(last);
+        !log.exists()
+    })
+    .await;
     damage(&place);
 
     let store = place.store().await;

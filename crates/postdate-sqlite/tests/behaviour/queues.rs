@@ -308,6 +308,27 @@ async fn purging_leaves_what_receivers_hold_and_depth_counts_it() {
 }
 
 #[tokio::test]
+async fn a_large_queue_is_purged_in_slices() {
+    let place = Place::new();
+    let (sqlite, _receiver) = filled(&place, &[]).await;
+    let raw = rusqlite::Connection::open(place.path()).unwrap();
+    let fill = "
+        WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 20001)
+        INSERT INTO queue_message (queue, enqueued, id, headers, body) SELECT 1, 0, n, x'', x'' FROM n";
+    raw.execute_batch(fill).unwrap();
+    let (queues, name) = (sqlite.queues(), address("billing"));
+    let depth = || async { queues.list().await.unwrap()[0].depth };
+
+    let mut purge = std::pin::pin!(queues.purge(&name));
+    assert!(poll_immediate(&mut purge).await.is_none());
+    eventually("a part is gone", || async { depth().await < 20_001 }).await;
+    assert_eq!(depth().await, 10_001, "the next slice is not asked for before the first is done");
+    send(&sqlite, "billing", &["new"]).await;
+    assert_eq!(purge.await.unwrap(), 20_001, "what comes meanwhile is left");
+    assert_eq!(depth().await, 1);
+}
+
+#[tokio::test]
 async fn messages_are_received_by_id_wherever_they_stand() {
     let place = Place::new();
     let (_sqlite, receiver) = filled(&place, &["a", "b", "c", "d"]).await;

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::place::{Place, Store, address, delayed, eventually, limit, message, outgoing};
+use crate::place::{Place, Store, address, delayed, eventually, id, limit, message, outgoing};
 use futures::FutureExt;
+use jiff::Timestamp;
 use postdate_core::{Clock, DelayedMessageStoreExt, Due, Failure, Queues, Selection};
 
 fn seconds(count: u64) -> Due {
@@ -31,6 +32,22 @@ async fn an_earlier_message_wakes_and_a_later_one_does_not() {
 }
 
 #[tokio::test]
+async fn a_message_for_an_excepted_destination_does_not_wake() {
+    let place = Place::new();
+    let store = waiting(&place).await;
+    store.next_due(&[address("billing")]).await.unwrap();
+    store.store_one(message("excepted")).await.unwrap();
+    assert!(store.changed().now_or_never().is_none());
+    let mut other = message("other");
+    other.message.destination = address("shipping");
+    store.store(&[message("excepted too"), other]).await.unwrap();
+    store.changed().await;
+    store.next_due(&[address("shipping")]).await.unwrap();
+    store.store_one(delayed("no longer excepted", Due::at(Timestamp::MIN))).await.unwrap();
+    store.changed().await;
+}
+
+#[tokio::test]
 async fn what_others_commit_before_the_first_wait_is_not_missed() {
     let place = Place::new();
     let (store, other) = (place.store().await, place.store().await);
@@ -43,13 +60,12 @@ async fn what_others_commit_before_the_first_wait_is_not_missed() {
 async fn rescheduling_retrying_and_giving_back_wake() {
     let place = Place::new();
     let store = waiting(&place).await;
-    store.reschedule(&crate::place::id("hour"), Due::NOW).await.unwrap();
+    store.reschedule(&id("hour"), Due::NOW).await.unwrap();
     store.changed().await;
 
     let mut batch = store.fetch(limit(1)).await.unwrap();
     assert_eq!(store.next_due(&[]).await.unwrap().due, None);
-    let failure =
-        Failure { id: crate::place::id("hour"), retry_after: Duration::from_secs(5), error: "no".into() };
+    let failure = Failure { id: id("hour"), retry_after: Duration::from_secs(5), error: "no".into() };
     batch.claim.increment_failure_count(&[failure]).await.unwrap();
     store.changed().await;
 
