@@ -15,7 +15,7 @@ use std::{
     collections::HashSet,
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
 use jiff::Timestamp;
@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dispatching: Dispatching,
     pub(crate) wakes: Wakes,
+    /// How many transactions have looked whether others have committed.
+    pub(crate) looks: AtomicU64,
 }
 
 impl File {
@@ -80,7 +82,12 @@ impl File {
         let connection = open::writer(&path, synchronous)?;
         let identity = FileIdentity::of(&path).map_err(|error| Fault::beside(&path, error))?;
         let dispatching = Dispatching::new(&path);
-        let shared = Arc::new(Shared { clock: options.clock, dispatching, wakes: Wakes::default() });
+        let shared = Arc::new(Shared {
+            clock: options.clock,
+            dispatching,
+            wakes: Wakes::default(),
+            looks: AtomicU64::new(0),
+        });
         let writer = Writer::start(connection, synchronous, Arc::clone(&shared)).map_err(|error| {
             Fault::new(StoreErrorKind::Unavailable, format!("cannot start the writer thread: {error}"))
         })?;

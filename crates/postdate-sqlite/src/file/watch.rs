@@ -3,7 +3,7 @@
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::Weak,
+    sync::{Weak, atomic::Ordering},
     thread,
     time::Duration,
 };
@@ -60,9 +60,13 @@ fn watch_log(path: &Path, file: Weak<File>) -> notify::Result<RecommendedWatcher
         if event.is_ok_and(|event| event.kind.is_access()) {
             return;
         }
+        let looks = looks(&file);
         // The system merges what comes while this thread sleeps.
         thread::sleep(DEBOUNCE);
-        look(&file);
+        // A transaction that began meanwhile has looked already: mostly the event was of our own making.
+        if looks == self::looks(&file) {
+            look(&file);
+        }
     })?;
     watcher.watch(&PathBuf::from(log), RecursiveMode::NonRecursive)?;
     Ok(watcher)
@@ -75,6 +79,11 @@ fn poll(file: Weak<File>) {
             thread::sleep(POLL);
         }
     }));
+}
+
+/// How many transactions have looked.
+fn looks(file: &Weak<File>) -> u64 {
+    file.upgrade().map_or(0, |file| file.shared.looks.load(Ordering::SeqCst))
 }
 
 /// Has the writer begin a transaction, by which it sees whether others have committed. The log is written to

@@ -22,6 +22,7 @@ const PATIENCE: (Duration, Duration) = (Duration::from_micros(100), Duration::fr
 /// that is alone is never made to wait.
 pub(super) struct Gatherer {
     queue: Receiver<Box<dyn Job>>,
+    /// How many callers the last group had.
     last: usize,
 }
 
@@ -35,10 +36,13 @@ impl Gatherer {
     pub(super) fn next(&mut self, last_took: Duration) -> Option<Vec<Box<dyn Job>>> {
         let mut group = vec![self.queue.recv().ok()?];
         self.take_waiting(&mut group);
-        if self.last > 1 && group.len() < self.last {
+        if self.last > 1 && callers(&group) < self.last {
             self.wait_for_others(&mut group, (last_took / 2).clamp(PATIENCE.0, PATIENCE.1));
         }
-        self.last = group.len();
+        // Work that nobody waits for says nothing about who will be back.
+        if callers(&group) > 0 {
+            self.last = callers(&group);
+        }
         Some(group)
     }
 
@@ -52,10 +56,14 @@ impl Gatherer {
 
     fn wait_for_others(&self, group: &mut Vec<Box<dyn Job>>, patience: Duration) {
         let deadline = Instant::now() + patience;
-        while group.len() < self.last
+        while callers(group) < self.last
             && let Ok(job) = self.queue.recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
             group.push(job);
         }
     }
+}
+
+fn callers(group: &[Box<dyn Job>]) -> usize {
+    group.iter().filter(|job| job.has_caller()).count()
 }

@@ -1,7 +1,7 @@
 //! One group of jobs, one transaction.
 
 use std::{
-    sync::{Arc, mpsc::Receiver},
+    sync::{Arc, atomic::Ordering, mpsc::Receiver},
     time::{Duration, Instant},
 };
 
@@ -130,6 +130,7 @@ impl Worker {
         if self.data_version.replace(version) != Some(version) {
             self.shared.wakes.ring_all();
         }
+        self.shared.looks.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 

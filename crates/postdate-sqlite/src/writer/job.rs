@@ -92,6 +92,9 @@ pub(super) trait Job: Send {
     /// Whether anybody still waits for the answer.
     fn is_wanted(&self) -> bool;
 
+    /// Whether there is a caller, who may come straight back with more.
+    fn has_caller(&self) -> bool;
+
     /// Does the work and keeps the outcome.
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<()>;
 
@@ -132,6 +135,10 @@ where
 
     fn is_wanted(&self) -> bool {
         self.caller.as_ref().is_none_or(|caller| !caller.is_closed())
+    }
+
+    fn has_caller(&self) -> bool {
+        self.caller.is_some()
     }
 
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<()> {

@@ -2,7 +2,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
         mpsc,
     },
     time::{Duration, Instant},
@@ -37,7 +37,12 @@ impl Scene {
             )
             .unwrap();
         let dispatching = Dispatching::new(&path);
-        let shared = Arc::new(Shared { clock: Arc::new(SystemClock), dispatching, wakes: Wakes::default() });
+        let shared = Arc::new(Shared {
+            clock: Arc::new(SystemClock),
+            dispatching,
+            wakes: Wakes::default(),
+            looks: AtomicU64::new(0),
+        });
         let writer = Writer::start(connection, Synchronous::Full, Arc::clone(&shared)).unwrap();
         Self { directory, shared, writer }
     }
