@@ -61,6 +61,20 @@ impl Workload {
     }
 }
 
+/// Deals messages out to producers, `batch` in each call. In turn: a message gets its id when it is sent, so those of
+/// all producers mix.
+pub(crate) fn deal(
+    messages: &[DelayedMessage],
+    producers: usize,
+    batch: usize,
+) -> Vec<Vec<Vec<DelayedMessage>>> {
+    let mut shares = vec![Vec::new(); producers];
+    for (call, messages) in messages.chunks(batch).enumerate() {
+        shares[call % producers].push(messages.to_vec());
+    }
+    shares
+}
+
 pub(crate) fn queue() -> Address {
     Address::new(QUEUE).expect("the name is short and plain")
 }
@@ -109,6 +123,14 @@ mod tests {
             assert_eq!(message.body.len(), BODY_BYTES);
             assert_eq!(message.headers.len(), HEADER_BYTES);
         }
+    }
+
+    #[test]
+    fn all_messages_are_dealt_out_in_turn() {
+        let messages = Workload::new().messages(10, Dues::Overdue);
+        let shares = deal(&messages, 3, 2);
+        assert_eq!(shares.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 1]);
+        assert_eq!(shares[1][1], messages[8..10]);
     }
 
     #[test]

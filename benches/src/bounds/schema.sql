@@ -15,3 +15,5 @@ CREATE TABLE queued (
     headers BLOB NOT NULL,
     body BLOB NOT NULL
 );
+-- Without it a queue could not be received from beside others.
+CREATE INDEX queued_order ON queued (queue, seq);

@@ -7,7 +7,10 @@ use postdate_core::DelayedMessage;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{File, file::insert};
-use crate::cpu::{Measured, Stopwatch};
+use crate::{
+    cpu::{Measured, Stopwatch},
+    workload::deal,
+};
 
 /// Lets `producers` threads store their shares, `batch` messages in each commit, until all are stored or the
 /// time is up.
@@ -19,13 +22,13 @@ pub(crate) fn store(
     longest: Duration,
 ) -> Result<Measured> {
     let connections = (0..producers).map(|_| file.connect()).collect::<Result<Vec<_>, _>>()?;
-    let shares = messages.chunks(messages.len().div_ceil(producers));
+    let shares = deal(messages, producers, batch);
     let stopwatch = Stopwatch::start();
     let stored = thread::scope(|scope| {
         let threads: Vec<_> = connections
             .into_iter()
             .zip(shares)
-            .map(|(connection, share)| scope.spawn(|| produce(connection, share, batch, &stopwatch, longest)))
+            .map(|(connection, share)| scope.spawn(|| produce(connection, share, &stopwatch, longest)))
             .collect();
         let stored =
             threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a producer panicked"))?);
@@ -41,15 +44,14 @@ pub(crate) fn fill(connection: &mut Connection, messages: &[DelayedMessage]) -> 
 
 fn produce(
     mut connection: Connection,
-    share: &[DelayedMessage],
-    batch: usize,
+    share: Vec<Vec<DelayedMessage>>,
     stopwatch: &Stopwatch,
     longest: Duration,
 ) -> Result<usize> {
     let mut stored = 0;
-    for chunk in share.chunks(batch) {
-        commit(&mut connection, chunk)?;
-        stored += chunk.len();
+    for messages in share {
+        commit(&mut connection, &messages)?;
+        stored += messages.len();
         if stopwatch.elapsed() > longest {
             break;
         }

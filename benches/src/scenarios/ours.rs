@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use postdate_core::{
     Backend, DelayedDelivery, DelayedMessage, Dispatcher, EndpointName, Queues, TransactionMode,
 };
@@ -14,7 +14,7 @@ use crate::{
     bounds::drain::To,
     contest::Ground,
     cpu::{Measured, Stopwatch},
-    workload::{due, queue},
+    workload::{deal, due, queue},
 };
 
 const ENDPOINT: &str = "bench";
@@ -50,12 +50,10 @@ impl Ours {
         batch: usize,
         longest: Duration,
     ) -> Result<Measured> {
-        let shares = messages.chunks(messages.len().div_ceil(producers));
-        let calls = shares.map(|share| share.chunks(batch).map(<[_]>::to_vec).collect::<Vec<_>>());
+        let calls = deal(messages, producers, batch);
         ground.runtime.block_on(async {
             let nobody = Arc::new(Progress::until(usize::MAX));
             let delivery = Arc::new(self.deliver(Arc::new(Nowhere), nobody).await?);
-            let calls: Vec<_> = calls.collect();
             let stopwatch = Arc::new(Stopwatch::start());
             let mut producers = JoinSet::new();
             for calls in calls {
@@ -66,7 +64,7 @@ impl Ours {
                 stored += share??;
             }
             let measured = stopwatch.stop(stored);
-            Arc::into_inner(delivery).context("a producer still holds it")?.stop().await;
+            delivery.stop().await;
             Ok(measured)
         })
     }
