@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use postdate_core::{
     Claim, Enlistment, Failure, MessageId, Operation, StoreError, StoreErrorKind, TransactionMode,
 };
-use rusqlite::Connection;
+use rusqlite::{Connection, Statement};
 
 use crate::{
     error::{Fault, Result},
@@ -18,6 +18,8 @@ use crate::{
     transaction::SqliteTransaction,
     writer::{Tx, Work},
 };
+
+const IS_THERE: &str = "SELECT 1 FROM message WHERE seq = ?1";
 
 const REMOVE: &str = "DELETE FROM message WHERE seq = ?1";
 
@@ -89,7 +91,8 @@ impl Claim for SqliteClaim {
         let rows: Vec<_> = ids.iter().map(|id| self.rows.get(id).copied()).collect();
         let held = self.hold.held().clone();
         let remove = move |tx: &mut Tx<'_>| {
-            let removed = each(&rows, |seq| remove(tx.connection, *seq))?;
+            let mut remove = tx.connection.prepare_cached(REMOVE)?;
+            let removed = each(&rows, |seq| Ok(remove.execute([seq])? == 1))?;
             let seqs: Vec<_> = rows.into_iter().flatten().collect();
             tx.after_commit(move || held.forget(&seqs));
             Ok(removed)
@@ -110,7 +113,8 @@ impl Claim for SqliteClaim {
         }
         let held = self.hold.held().clone();
         let count = move |tx: &mut Tx<'_>| {
-            let counted = each(&rows, |row| count_failure(tx.connection, row))?;
+            let mut count = tx.connection.prepare_cached(COUNT_FAILURE)?;
+            let counted = each(&rows, |row| count_failure(&mut count, row))?;
             give_back(tx, rows.into_iter().flatten(), held);
             Ok(counted)
         };
@@ -143,7 +147,7 @@ impl Claim for SqliteClaim {
         if let Some(scope) = self.scope.take().filter(|scope| !scope.is_empty()) {
             let held = self.hold.held().clone();
             let commit = move |tx: &mut Tx<'_>| scope.commit(tx, held);
-            self.hold.file().write(Operation::Commit, Work::Undoable, commit).await?;
+            self.hold.file().write(Operation::Commit, Work::Plain, commit).await?;
         }
         self.hold.give_all_back(Operation::Commit).await
     }
@@ -154,14 +158,19 @@ impl Scope {
         self.removed.is_empty() && self.failed.is_empty() && self.transaction.is_empty()
     }
 
-    /// Sends, removes and counts failures, all or nothing.
+    /// Removes, sends and counts failures, all or nothing. Looking first costs less than a savepoint, which copies
+    /// every page. Removing before sending lets the queue have the pages that become free.
     fn commit(self, tx: &mut Tx<'_>, held: Held) -> Result<()> {
-        self.transaction.send(tx)?;
+        let failed = self.failed.iter().map(|row| row.seq);
+        require(tx.connection, self.removed.iter().copied().chain(failed))?;
+        let mut remove = tx.connection.prepare_cached(REMOVE)?;
         for seq in &self.removed {
-            require(remove(tx.connection, *seq)?)?;
+            remove.execute([seq])?;
         }
+        self.transaction.send(tx)?;
+        let mut count = tx.connection.prepare_cached(COUNT_FAILURE)?;
         for row in &self.failed {
-            require(count_failure(tx.connection, row)?)?;
+            count_failure(&mut count, row)?;
         }
         give_back(tx, self.failed, held.clone());
         tx.after_commit(move || held.forget(&self.removed));
@@ -169,13 +178,16 @@ impl Scope {
     }
 }
 
-/// A row must have been there, or nothing of the claim happens.
-fn require(there: bool) -> Result<()> {
-    if there {
-        return Ok(());
+/// All rows must be there, or nothing of the claim happens.
+fn require(connection: &Connection, seqs: impl Iterator<Item = i64>) -> Result<()> {
+    let mut is_there = connection.prepare_cached(IS_THERE)?;
+    for seq in seqs {
+        if !is_there.exists([seq])? {
+            let detail = "a message of the claim is gone; nothing was sent or removed, fetch again";
+            return Err(Fault::new(StoreErrorKind::ClaimLost, detail));
+        }
     }
-    let detail = "a message of the claim is gone; nothing was sent or removed, fetch again";
-    Err(Fault::new(StoreErrorKind::ClaimLost, detail))
+    Ok(())
 }
 
 /// One answer for each row: `false` for those that the claim does not hold.
@@ -183,12 +195,7 @@ fn each<T>(rows: &[Option<T>], mut act: impl FnMut(&T) -> Result<bool>) -> Resul
     rows.iter().map(|row| row.as_ref().map_or(Ok(false), &mut act)).collect()
 }
 
-fn remove(connection: &Connection, seq: i64) -> Result<bool> {
-    Ok(connection.prepare_cached(REMOVE)?.execute([seq])? == 1)
-}
-
-fn count_failure(connection: &Connection, row: &FailedRow) -> Result<bool> {
-    let mut statement = connection.prepare_cached(COUNT_FAILURE)?;
+fn count_failure(statement: &mut Statement<'_>, row: &FailedRow) -> Result<bool> {
     Ok(statement.execute((row.seq, row.retry_at, &row.error))? == 1)
 }
 

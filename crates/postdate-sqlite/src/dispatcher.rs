@@ -19,6 +19,9 @@ use crate::{
     writer::{Tx, Work},
 };
 
+/// More than a delayed message may have: its copy in the error queue carries the story of its failure, too.
+const MAX_QUEUED_BYTES: usize = MAX_MESSAGE_BYTES + (256 << 10);
+
 const INSERT: &str =
     "INSERT INTO queue_message (queue, enqueued, id, headers, body) VALUES (?1, ?2, ?3, ?4, ?5)";
 
@@ -53,11 +56,13 @@ impl QueueDispatcher {
         let send = move |tx: &mut Tx<'_>| {
             let now = floor_micros(tx.shared.clock.now());
             let numbers = Self::numbers(tx.connection, &messages)?;
-            let send = |message: &OutgoingMessage| match accept(&numbers, message) {
-                Ok(queue) => insert(tx, queue, message, now).map(Ok),
-                Err(error) => Ok(Err(error)),
-            };
-            messages.iter().map(send).collect()
+            let accepted: Vec<_> = messages.iter().map(|message| accept(&numbers, message)).collect();
+            let sends = accepted
+                .iter()
+                .zip(&messages)
+                .filter_map(|(queue, message)| Some((*queue.as_ref().ok()?, message)));
+            insert(tx, sends, now)?;
+            Ok(accepted.into_iter().map(|queue| queue.map(drop)).collect())
         };
         self.file.write(Operation::Send, Work::Plain, send).await
     }
@@ -106,19 +111,30 @@ pub(crate) fn find_queue(connection: &Connection, queue: &Address) -> Result<Opt
     Ok(statement.query_row([queue.as_str()], |row| row.get(0)).optional()?)
 }
 
-/// Puts a message at the end of a queue.
-pub(crate) fn insert(tx: &mut Tx<'_>, queue: i64, message: &OutgoingMessage, now: i64) -> Result<()> {
-    let (headers, body) = (&message.headers.as_bytes()[..], &message.body[..]);
-    tx.connection.prepare_cached(INSERT)?.execute((queue, now, message.id.as_str(), headers, body))?;
-    tx.ring(Topic::Queue(queue), i64::MIN);
+/// Puts messages at the ends of their queues.
+pub(crate) fn insert<'a>(
+    tx: &mut Tx<'_>,
+    messages: impl Iterator<Item = (i64, &'a OutgoingMessage)>,
+    now: i64,
+) -> Result<()> {
+    let mut statement = tx.connection.prepare_cached(INSERT)?;
+    let mut rung = None;
+    for (queue, message) in messages {
+        let (headers, body) = (&message.headers.as_bytes()[..], &message.body[..]);
+        statement.execute((queue, now, message.id.as_str(), headers, body))?;
+        // Neighbours mostly go to the same queue.
+        if rung.replace(queue) != Some(queue) {
+            tx.ring(Topic::Queue(queue), i64::MIN);
+        }
+    }
     Ok(())
 }
 
 /// The queue that takes a message.
 fn accept(numbers: &HashMap<Address, i64>, message: &OutgoingMessage) -> Result<i64, DispatchError> {
     let size = message.size();
-    if size > MAX_MESSAGE_BYTES {
-        let detail = format!("the message has {size} bytes, the limit is {MAX_MESSAGE_BYTES}");
+    if size > MAX_QUEUED_BYTES {
+        let detail = format!("the message has {size} bytes, the limit of a queue is {MAX_QUEUED_BYTES}");
         return Err(DispatchError::new(DispatchErrorKind::Rejected, detail));
     }
     numbers.get(&message.destination).copied().ok_or_else(|| {

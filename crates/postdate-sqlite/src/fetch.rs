@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use jiff::Timestamp;
 use postdate_core::{Address, DueBatch, DueMessage, FetchDue, MessageId, Operation, StoreError};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Statement};
 
 use crate::{
     claim::SqliteClaim,
@@ -149,12 +149,13 @@ fn find(connection: &Connection, endpoint: i64, until: i64, limit: usize, skip: 
 fn take(tx: &mut Tx<'_>, held: &Held, candidates: &[Candidate]) -> Result<Taken> {
     let mut taken = Taken::default();
     let mut bytes = 0;
+    let mut statement = tx.connection.prepare_cached(LOAD)?;
     for candidate in candidates {
         if held.is_taken(candidate.seq) {
             taken.passed_held = true;
             continue;
         }
-        match load(tx.connection, *candidate, taken.messages.last())? {
+        match load(&mut statement, *candidate, taken.messages.last())? {
             None => {}
             Some(Err(unreadable)) => quarantine(tx, candidate.seq, &unreadable.reason())?,
             Some(Ok(message)) => {
@@ -173,11 +174,10 @@ fn take(tx: &mut Tx<'_>, held: &Held, candidates: &[Candidate]) -> Result<Taken>
 
 /// The message of a row; `None` if it was removed or rescheduled since it was seen.
 fn load(
-    connection: &Connection,
+    statement: &mut Statement<'_>,
     candidate: Candidate,
     previous: Option<&DueMessage>,
 ) -> Result<Option<Content<DueMessage>>> {
-    let mut statement = connection.prepare_cached(LOAD)?;
     let message = statement
         .query_row([candidate.seq], |row| {
             if row.get::<_, i64>(0)? != candidate.attempt_at {

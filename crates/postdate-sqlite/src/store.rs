@@ -8,7 +8,7 @@ use postdate_core::{
     Address, DelayedMessage, DelayedMessageStore, Due, DueBatch, FetchDue, NextDue, Operation, StoreError,
     StoreErrorKind, TransactionMode,
 };
-use rusqlite::Connection;
+use rusqlite::{Connection, Statement};
 
 use crate::{
     MAX_MESSAGE_BYTES,
@@ -89,13 +89,14 @@ fn check_sizes(messages: &[DelayedMessage]) -> Result<()> {
 fn insert_all(tx: &mut Tx<'_>, endpoint: i64, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>> {
     let now = tx.shared.clock.now();
     let mut dues = Vec::with_capacity(messages.len());
+    let mut statement = tx.connection.prepare_cached(INSERT)?;
     for message in messages {
         let due = message.due.resolve(now).ok_or_else(|| {
             let id = &message.message.id;
             let detail = format!("message `{id}` is due after the end of time, the year 9999; choose less");
             Fault::new(StoreErrorKind::Invalid, detail)
         })?;
-        let (due, new) = insert(tx.connection, endpoint, message, ceil_micros(due))?;
+        let (due, new) = insert(tx.connection, &mut statement, endpoint, message, ceil_micros(due))?;
         if new {
             tx.ring_for(Topic::Endpoint(endpoint), due, &message.message.destination);
         }
@@ -105,14 +106,18 @@ fn insert_all(tx: &mut Tx<'_>, endpoint: i64, messages: &[DelayedMessage]) -> Re
 }
 
 /// Inserts a message unless it is there already. Answers with its due time and whether it is new.
-fn insert(connection: &Connection, endpoint: i64, delayed: &DelayedMessage, due: i64) -> Result<(i64, bool)> {
+fn insert(
+    connection: &Connection,
+    statement: &mut Statement<'_>,
+    endpoint: i64,
+    delayed: &DelayedMessage,
+    due: i64,
+) -> Result<(i64, bool)> {
     let message = &delayed.message;
     let asked = matches!(delayed.due, Due::At(_)).then_some(due);
     let (id, destination) = (message.id.as_str(), message.destination.as_str());
     let (headers, body) = (&message.headers.as_bytes()[..], &message.body[..]);
-    let inserted =
-        connection.prepare_cached(INSERT)?.execute((endpoint, due, asked, id, destination, headers, body))?;
-    if inserted == 1 {
+    if statement.execute((endpoint, due, asked, id, destination, headers, body))? == 1 {
         return Ok((due, true));
     }
     let (due, same): (i64, bool) = connection

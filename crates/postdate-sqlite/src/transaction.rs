@@ -35,6 +35,6 @@ impl SqliteTransaction {
 
     pub(crate) fn send(&self, tx: &mut Tx<'_>) -> Result<()> {
         let now = floor_micros(tx.shared.clock.now());
-        self.sends.iter().try_for_each(|(queue, message)| insert(tx, *queue, message, now))
+        insert(tx, self.sends.iter().map(|(queue, message)| (*queue, message)), now)
     }
 }
