@@ -32,7 +32,7 @@
 //! message that was given back is first again.
 //!
 //! **Resolution** is one microsecond; due times are rounded up. **Clock** is that of the process, or the one in
-//! [`Options`]. **Limits**: 32 MiB for headers and body together; a batch ends at 16 MiB.
+//! [`Options`]. **Limits**: 32 MiB for headers and body together, in a queue 256 KiB more; a batch ends at 16 MiB.
 //!
 //! **Costs.** One thread writes, and what is asked for while it is busy shares the next transaction: eight tasks
 //! that store one message each pay for one wait for the disk, not for eight. A fetch writes nothing. In

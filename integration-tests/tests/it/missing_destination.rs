@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use postdate::{DelayedDelivery, DelayedMessage, Due, Message, Queues, TransactionMode, error_queue};
+use postdate::{
+    Backend, DelayedDelivery, DelayedMessage, Due, Message, Queues, TransactionMode, error_queue,
+};
 
 use crate::scene::{Diary, Scene, address, all_settled, id, receive};
 
@@ -41,6 +43,24 @@ async fn a_message_without_a_destination_waits_in_the_error_queue_and_can_be_sen
     assert_eq!((arrived.id, &arrived.body[..]), (id("invoice-1"), &b"an invoice"[..]));
     let headers = arrived.headers.decode().unwrap();
     assert_eq!(headers.iter().collect::<Vec<_>>(), [("tenant", "acme")]);
+    all_settled(&delivery).await;
+    delivery.stop().await;
+}
+
+#[tokio::test]
+async fn the_largest_message_fits_into_the_error_queue_with_its_story() {
+    let scene = Scene::new();
+    let sqlite = scene.open_with(&["error"]).await;
+    let largest = vec![7_u8; sqlite.capabilities().max_message_bytes];
+    let delivery = DelayedDelivery::builder("orders")
+        .store(sqlite.clone())
+        .dispatcher(sqlite.queues().dispatcher())
+        .start()
+        .await
+        .unwrap();
+    delivery.send("no-such-queue", Message::new(largest.clone()), Due::NOW).await.unwrap();
+    let failed = error_queue::restore(&receive(&sqlite, "error").await.message).unwrap();
+    assert_eq!(failed.original.body, largest);
     all_settled(&delivery).await;
     delivery.stop().await;
 }

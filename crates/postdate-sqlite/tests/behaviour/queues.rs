@@ -209,7 +209,7 @@ async fn one_missing_queue_keeps_no_other_message_from_being_sent() {
     let place = Place::new();
     let (sqlite, receiver) = filled(&place, &[]).await;
     let mut large = outgoing("billing", "large");
-    large.body = vec![0; 32 << 20].into();
+    large.body = vec![0; (32 << 20) + (256 << 10)].into();
     let messages = [outgoing("nowhere", "x"), outgoing("billing", "y"), large];
     let outcomes = sqlite.queues().dispatcher().dispatch(&messages, None).await;
     let missing = outcomes[0].as_ref().unwrap_err();
