@@ -5,7 +5,7 @@ mod start;
 
 use std::{
     convert::Infallible,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use jiff::Timestamp;
@@ -17,7 +17,9 @@ pub use start::StartError;
 use crate::{
     Address, BreakerName, Cancellation, DelayedMessage, DelayedMessageStore, Due, Event, InvalidName,
     ListQuery, Listing, Message, MessageId, Rescheduling, ScheduledMessage, Stats, StoreError,
-    TransactionMode, machine::Breaker, observer::Reporter,
+    TransactionMode,
+    machine::Breaker,
+    observer::{Reporter, Turn},
 };
 
 /// Delayed delivery for one endpoint: takes messages that are due later and delivers them when they are.
@@ -119,24 +121,17 @@ impl DelayedDelivery {
     }
 
     fn watch_storing(&self, stored: &Result<Vec<Timestamp>, StoreError>) {
-        let mut breaker = self.store_breaker.lock().unwrap_or_else(PoisonError::into_inner);
-        match stored {
-            Err(error) if error.is_transient() => {
-                let tripped = breaker.failure(tokio::time::Instant::now().into_std()).tripped;
-                drop(breaker);
-                if tripped {
-                    self.reporter.tripped(BreakerName::Store, &error.to_string());
-                }
-            }
-            // A message that is refused proves that the store is there.
-            _ => {
-                let closed = breaker.success();
-                drop(breaker);
-                if closed {
-                    self.reporter.closed(&BreakerName::Store);
-                }
-            }
-        }
+        self.reporter.watch(&self.store_breaker, |breaker| {
+            let turn = match stored {
+                Err(error) if error.is_transient() => breaker
+                    .failure(tokio::time::Instant::now().into_std())
+                    .tripped
+                    .then(|| Turn::Tripped(BreakerName::Store, error.to_string())),
+                // A message that is refused proves that the store is there.
+                _ => breaker.success().then_some(Turn::Closed(BreakerName::Store)),
+            };
+            ((), turn.into_iter().collect())
+        });
     }
 
     /// Takes a message back before it is sent.

@@ -15,6 +15,15 @@ use crate::{BreakerName, CriticalError, Event, Observer};
 /// What the user wants to be done when a breaker trips.
 pub(crate) type CriticalErrorAction = Arc<dyn Fn(&CriticalError) + Send + Sync>;
 
+/// What a call did to a breaker.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// It tripped, at this error.
+    Tripped(BreakerName, String),
+    /// It had tripped and closed.
+    Closed(BreakerName),
+}
+
 /// Hands events to everybody who wants them, and critical errors to the user's action.
 #[derive(Clone)]
 pub(crate) struct Reporter {
@@ -37,30 +46,45 @@ impl Reporter {
         }
     }
 
-    /// A breaker tripped. Under the breaker's own lock, so that what is noted last is true; telling comes after.
-    pub(crate) fn note_tripped(&self, breaker: &BreakerName) {
-        self.open().insert(breaker.clone());
+    /// Calls a breaker. What that changed is noted under the breaker's own lock, so that what is noted last is true,
+    /// and told after it.
+    pub(crate) fn watch<B, T>(&self, breaker: &Mutex<B>, call: impl FnOnce(&mut B) -> (T, Vec<Turn>)) -> T {
+        let (answer, turns) = {
+            let mut breaker = breaker.lock().unwrap_or_else(PoisonError::into_inner);
+            let (answer, turns) = call(&mut breaker);
+            turns.iter().for_each(|turn| self.note(turn));
+            (answer, turns)
+        };
+        turns.into_iter().for_each(|turn| self.tell(turn));
+        answer
     }
 
-    /// A breaker that had tripped closed. Under its own lock, too.
-    pub(crate) fn note_closed(&self, breaker: &BreakerName) {
-        self.open().remove(breaker);
+    /// Something broke that has no breaker of its own.
+    pub(crate) fn trip(&self, breaker: BreakerName, error: String) {
+        let turn = Turn::Tripped(breaker, error);
+        self.note(&turn);
+        self.tell(turn);
     }
 
-    /// Tells the observers and the critical-error action that a breaker tripped.
-    pub(crate) fn tripped(&self, breaker: BreakerName, error: &str) {
-        self.report(Event::BreakerTripped { breaker: &breaker, error });
-        let critical = CriticalError { breaker, error: error.to_owned() };
+    fn note(&self, turn: &Turn) {
+        match turn {
+            Turn::Tripped(breaker, _) => self.open().insert(breaker.clone()),
+            Turn::Closed(breaker) => self.open().remove(breaker),
+        };
+    }
+
+    fn tell(&self, turn: Turn) {
+        let (breaker, error) = match turn {
+            Turn::Closed(breaker) => return self.report(Event::BreakerClosed { breaker: &breaker }),
+            Turn::Tripped(breaker, error) => (breaker, error),
+        };
+        self.report(Event::BreakerTripped { breaker: &breaker, error: &error });
+        let critical = CriticalError { breaker, error };
         if let Some(action) = &self.critical
             && catch_unwind(AssertUnwindSafe(|| action(&critical))).is_err()
         {
             tracing::error!("the critical-error action panicked");
         }
-    }
-
-    /// Tells the observers that a breaker closed.
-    pub(crate) fn closed(&self, breaker: &BreakerName) {
-        self.report(Event::BreakerClosed { breaker });
     }
 
     /// The breakers that are tripped now.

@@ -86,11 +86,8 @@ async fn run(context: Arc<Context>, stopping: watch::Receiver<bool>) -> Stopped 
     let reporter = context.reporter.clone();
     let cut_off =
         AssertUnwindSafe(poller::run(context, stopping)).catch_unwind().await.unwrap_or_else(|_| {
-            reporter.note_tripped(&BreakerName::Fetch);
-            reporter.tripped(
-                BreakerName::Fetch,
-                "the poller panicked; nothing more is delivered until the next start",
-            );
+            let error = "the poller panicked; nothing more is delivered until the next start";
+            reporter.trip(BreakerName::Fetch, error.to_owned());
             0
         });
     reporter.report(Event::Stopped { cut_off });

@@ -13,7 +13,7 @@ use crate::{
     Address, BreakerName, DelayedMessageStore, Dispatcher, EndpointName, Event, MessageId, Operation,
     Settings, StoreError, TransactionMode,
     machine::{Breaker, FailureRate, Gates, Opened, Policy},
-    observer::Reporter,
+    observer::{Reporter, Turn},
 };
 
 /// A tripped breaker whose call nobody has needed for so long is closed.
@@ -87,44 +87,33 @@ impl Context {
 
     /// Destinations for which nothing should be fetched now.
     pub(super) fn shut_gates(&self, now: Instant) -> Vec<Address> {
-        let (forgotten, shut) = {
-            let mut gates = self.gates();
-            let forgotten: Vec<_> = gates.forget(now).into_iter().map(BreakerName::Dispatch).collect();
-            forgotten.iter().for_each(|breaker| self.reporter.note_closed(breaker));
-            (forgotten, gates.shut(now))
-        };
-        forgotten.iter().for_each(|breaker| self.reporter.closed(breaker));
-        shut
+        self.reporter.watch(&self.gates, |gates| {
+            let forgotten =
+                gates.forget(now).into_iter().map(BreakerName::Dispatch).map(Turn::Closed).collect();
+            (gates.shut(now), forgotten)
+        })
     }
 
     /// A call to the store failed. Answers how long to leave it alone.
     pub(super) fn store_failed(&self, operation: Operation, error: &StoreError) -> Duration {
         let time_to_trigger = self.settings.time_to_trigger_fetch_circuit_breaker;
-        let (pause, tripped) = {
-            let mut calls = lock(&self.store_calls);
+        let pause = self.reporter.watch(&self.store_calls, |calls| {
             let new = || (Breaker::new(time_to_trigger), now());
             let (breaker, last_failure) = calls.breakers.entry(watched(operation)).or_insert_with(new);
             let failed = breaker.failure(now());
             *last_failure = now();
             calls.tripped += usize::from(failed.tripped);
             let first = failed.tripped && calls.tripped == 1;
-            if first {
-                self.reporter.note_tripped(&BreakerName::Fetch);
-            }
-            (failed.pause, first)
-        };
+            let turn = first.then(|| Turn::Tripped(BreakerName::Fetch, error.to_string()));
+            (failed.pause, turn.into_iter().collect())
+        });
         self.reporter.report(Event::StoreFailed { retry_after: pause, error });
-        if tripped {
-            self.reporter.tripped(BreakerName::Fetch, &error.to_string());
-        }
         pause
     }
 
     /// A call to the store succeeded.
     pub(super) fn store_answered(&self, operation: Operation) {
-        let closed = {
-            let mut calls = lock(&self.store_calls);
-            let tripped_before = calls.tripped;
+        self.reporter.watch(&self.store_calls, |calls| {
             // What failed and was then never needed again would keep the breaker tripped for ever.
             let forgotten = |last: Instant| now().saturating_duration_since(last) > FORGET;
             let mut ended = 0;
@@ -134,49 +123,28 @@ impl Context {
                 }
             }
             calls.tripped -= ended;
-            let closed = tripped_before > 0 && calls.tripped == 0;
-            if closed {
-                self.reporter.note_closed(&BreakerName::Fetch);
-            }
-            closed
-        };
-        if closed {
-            self.reporter.closed(&BreakerName::Fetch);
-        }
+            let turn = (ended > 0 && calls.tripped == 0).then_some(Turn::Closed(BreakerName::Fetch));
+            ((), turn.into_iter().collect())
+        });
     }
 
     /// A destination took a message or refused one. Answers whether its gate was shut before.
     pub(super) fn reached(&self, destination: &Address) -> bool {
-        let breaker = || BreakerName::Dispatch(destination.clone());
-        let opened = {
-            let mut gates = self.gates();
+        self.reporter.watch(&self.gates, |gates| {
             let opened = gates.reached(destination);
-            if opened == Opened::AndBreakerClosed {
-                self.reporter.note_closed(&breaker());
-            }
-            opened
-        };
-        if opened == Opened::AndBreakerClosed {
-            self.reporter.closed(&breaker());
-        }
-        opened != Opened::WasOpen
+            let closed = opened == Opened::AndBreakerClosed;
+            let turn = closed.then(|| Turn::Closed(BreakerName::Dispatch(destination.clone())));
+            (opened != Opened::WasOpen, turn.into_iter().collect())
+        })
     }
 
     /// A destination could not be reached. Answers how long to leave it alone.
     pub(super) fn unavailable(&self, destination: &Address, error: &str) -> Duration {
-        let breaker = || BreakerName::Dispatch(destination.clone());
-        let failed = {
-            let mut gates = self.gates();
+        self.reporter.watch(&self.gates, |gates| {
             let failed = gates.unavailable(destination, now());
-            if failed.tripped {
-                self.reporter.note_tripped(&breaker());
-            }
-            failed
-        };
-        if failed.tripped {
-            self.reporter.tripped(breaker(), error);
-        }
-        failed.pause
+            let tripped = || Turn::Tripped(BreakerName::Dispatch(destination.clone()), error.to_owned());
+            (failed.pause, failed.tripped.then(tripped).into_iter().collect())
+        })
     }
 
     /// Counting a failure or moving to the error queue did not work.
@@ -184,32 +152,18 @@ impl Context {
         self.reporter.report(Event::RecoveryFailed { id, error });
         // A calm window before this failure ends the episode before.
         self.recovery_passed();
-        let tripped = {
-            let mut recovery = lock(&self.recovery);
-            let tripped = recovery.failure(now());
-            if tripped {
-                self.reporter.note_tripped(&BreakerName::Recovery);
-            }
-            tripped
-        };
-        if tripped {
-            self.reporter.tripped(BreakerName::Recovery, error);
-        }
+        self.reporter.watch(&self.recovery, |recovery| {
+            let tripped = || Turn::Tripped(BreakerName::Recovery, error.to_owned());
+            ((), recovery.failure(now()).then(tripped).into_iter().collect())
+        });
     }
 
     /// Time has passed: the recovery breaker may close.
     pub(super) fn recovery_passed(&self) {
-        let closed = {
-            let mut recovery = lock(&self.recovery);
-            let closed = recovery.pass(now());
-            if closed {
-                self.reporter.note_closed(&BreakerName::Recovery);
-            }
-            closed
-        };
-        if closed {
-            self.reporter.closed(&BreakerName::Recovery);
-        }
+        self.reporter.watch(&self.recovery, |recovery| {
+            let closed = recovery.pass(now()).then_some(Turn::Closed(BreakerName::Recovery));
+            ((), closed.into_iter().collect())
+        });
     }
 
     /// A message, fetched alone, broke its transaction: next time its attempt counts as failed untried.

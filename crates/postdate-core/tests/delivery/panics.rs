@@ -35,6 +35,22 @@ async fn a_store_that_panics_is_a_store_that_fails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn storing_that_fails_for_long_trips_its_breaker_and_one_success_closes_it() {
+    let (scenario, trouble) = troubled().await;
+    trouble.storing_fails.store(true, Relaxed);
+    for _ in 0..=31 {
+        scenario.delivery.send("billing", Message::new("x"), Due::NOW).await.unwrap_err();
+        scenario.pass(1.0).await;
+    }
+    assert_eq!(scenario.delivery.tripped_breakers(), [BreakerName::Store]);
+    assert_eq!(scenario.log.count("BreakerTripped"), 1);
+    trouble.storing_fails.store(false, Relaxed);
+    scenario.send("a", "billing", 0).await;
+    assert!(scenario.delivery.tripped_breakers().is_empty());
+    assert_eq!(scenario.log.count("BreakerClosed"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_batch_that_panics_is_followed_by_a_pause_and_its_destination_is_not_forgotten() {
     let (scenario, trouble) = troubled().await;
     scenario.destinations.behave("billing", Behaviour::Unavailable);

@@ -19,6 +19,7 @@ use postdate_core::{
 /// What the store is to do wrong, and what it was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Trouble {
+    pub(crate) storing_fails: AtomicBool,
     pub(crate) fetching_panics: AtomicBool,
     pub(crate) removing_panics: AtomicBool,
     pub(crate) removing_fails: AtomicBool,
@@ -34,6 +35,10 @@ struct Store(Arc<dyn DelayedMessageStore>, Arc<Trouble>);
 
 #[derive(Debug)]
 struct TroubledClaim(Box<dyn Claim>, Arc<Trouble>);
+
+fn failure(operation: Operation) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, operation, "troubled", "planted failure")
+}
 
 #[async_trait]
 impl Backend for Troubled {
@@ -57,6 +62,9 @@ impl Backend for Troubled {
 #[async_trait]
 impl DelayedMessageStore for Store {
     async fn store(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
+        if self.1.storing_fails.load(Relaxed) {
+            return Err(failure(Operation::Store));
+        }
         self.0.store(messages).await
     }
 
@@ -82,12 +90,7 @@ impl Claim for TroubledClaim {
     async fn remove(&mut self, ids: &[MessageId]) -> Result<Vec<bool>, StoreError> {
         assert!(!self.1.removing_panics.load(Relaxed), "planted panic");
         if self.1.removing_fails.load(Relaxed) {
-            return Err(StoreError::new(
-                StoreErrorKind::Unavailable,
-                Operation::Remove,
-                "troubled",
-                "planted failure",
-            ));
+            return Err(failure(Operation::Remove));
         }
         self.0.remove(ids).await
     }
