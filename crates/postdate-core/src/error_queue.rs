@@ -301,6 +301,26 @@ mod tests {
     }
 
     #[test]
+    fn the_type_of_the_exception_says_what_kind_of_failure_it_was() {
+        for (reason, expected) in [
+            (Reason::RetriesExhausted, "postdate.DispatchError"),
+            (Reason::NoDestination, "postdate.QueueNotFound"),
+            (Reason::Expired, "postdate.Expired"),
+        ] {
+            let fault = Fault {
+                reason,
+                attempts: 1,
+                error: String::new(),
+                trace: String::new(),
+                at: Timestamp::UNIX_EPOCH,
+            };
+            let (endpoint, queue) = (EndpointName::new("orders").unwrap(), Address::new("error").unwrap());
+            let copy = copy(&failed(Headers::new().encode(), b""), &fault, &endpoint, &queue);
+            assert_eq!(copy.headers.decode().unwrap().get(header::EXCEPTION_TYPE), Some(expected));
+        }
+    }
+
+    #[test]
     fn a_fault_is_recalled_as_it_was_remembered() {
         for reason in [Reason::NoDestination, Reason::Expired, Reason::RetriesExhausted] {
             let (error, trace) = ("gone: for good".to_owned(), String::new());
