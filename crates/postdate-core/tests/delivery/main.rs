@@ -5,6 +5,7 @@
 mod errors;
 mod outages;
 mod panics;
+mod pumping;
 mod scenario;
 mod starting;
 mod stopping;

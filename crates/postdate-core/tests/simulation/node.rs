@@ -180,7 +180,7 @@ impl Observer for Listener {
                     BreakerName::Store => self.world.count(Injected::StoreBreaker),
                     BreakerName::Fetch => self.world.count(Injected::FetchBreaker),
                     BreakerName::Dispatch(_) => self.world.count(Injected::DispatchBreaker),
-                    BreakerName::Recovery => {}
+                    BreakerName::Receive | BreakerName::Recovery => {}
                 }
                 self.world.judge(|oracle, now| oracle.breaker_tripped(&self.life, breaker, now));
             }

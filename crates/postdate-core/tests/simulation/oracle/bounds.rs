@@ -143,7 +143,7 @@ impl Oracle {
             BreakerName::Dispatch(to) => {
                 conduct.destinations.get(to).is_some_and(|streak| streak.justifies_tripping(now))
             }
-            BreakerName::Recovery => true,
+            BreakerName::Receive | BreakerName::Recovery => true,
         };
         if !justified {
             self.violated("L13", now, format!("the breaker for {breaker} of {life} trips without need"));
@@ -157,7 +157,7 @@ impl Oracle {
             BreakerName::Store => conduct.operations.get(&Operation::Store).is_some_and(Streak::works),
             BreakerName::Fetch => conduct.operations.values().all(Streak::works),
             BreakerName::Dispatch(to) => conduct.destinations.get(to).is_some_and(Streak::works),
-            BreakerName::Recovery => true,
+            BreakerName::Receive | BreakerName::Recovery => true,
         };
         if works {
             self.violated(
