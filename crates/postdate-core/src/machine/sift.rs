@@ -41,8 +41,14 @@ pub(crate) struct Sifted<E> {
 
 impl<E> Sift<E> {
     pub(crate) fn new(count: usize) -> Self {
-        let todo = if count == 0 { Vec::new() } else { Vec::from([0..count]) };
-        Self { todo, stored: Vec::new(), refused: Vec::new(), suspects: Vec::new(), away: false }
+        let whole = Some(0..count).filter(|whole| !whole.is_empty());
+        Self {
+            todo: whole.into_iter().collect(),
+            stored: Vec::new(),
+            refused: Vec::new(),
+            suspects: Vec::new(),
+            away: false,
+        }
     }
 
     /// What to store together next.

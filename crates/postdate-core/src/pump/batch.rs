@@ -133,9 +133,8 @@ impl Batch {
     /// Stores some messages, all or none. `None` if the lock on them ends before.
     async fn attempt(&mut self, range: Range<usize>) -> Option<Attempt<StoreError>> {
         let storing = self.shared.storing.store(&self.messages[range.clone()]);
-        let Unstored { error, pause } = match self.lock.keep(storing).await? {
-            Ok(_) => return Some(Attempt::Stored),
-            Err(unstored) => unstored,
+        let Err(Unstored { error, pause }) = self.lock.keep(storing).await? else {
+            return Some(Attempt::Stored);
         };
         if error.kind() == StoreErrorKind::Conflict
             && range.len() == 1
