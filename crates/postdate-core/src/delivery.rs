@@ -1,26 +1,24 @@
 //! Delayed delivery as an application uses it.
 
 mod builder;
+mod pump;
+mod running;
 mod start;
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex},
-};
+use std::{convert::Infallible, sync::Arc};
 
 use jiff::Timestamp;
-use tokio::{sync::watch, task::AbortHandle};
 
 pub use builder::Builder;
+pub use pump::Pump;
 pub use start::StartError;
 
 use crate::{
     Address, BreakerName, Cancellation, DelayedMessage, DelayedMessageStore, Due, Event, InvalidName,
     ListQuery, Listing, Message, MessageId, Rescheduling, ScheduledMessage, Stats, StoreError,
-    TransactionMode,
-    machine::Breaker,
-    observer::{Reporter, Turn},
+    TransactionMode, engine::Storing, observer::Reporter,
 };
+use running::Running;
 
 /// Delayed delivery for one endpoint: takes messages that are due later and delivers them when they are.
 ///
@@ -31,10 +29,9 @@ pub struct DelayedDelivery {
     store: Arc<dyn DelayedMessageStore>,
     mode: TransactionMode,
     reporter: Reporter,
-    store_breaker: Mutex<Breaker>,
-    stop: watch::Sender<bool>,
-    ended: watch::Receiver<Option<Stopped>>,
-    poller: AbortHandle,
+    storing: Arc<Storing>,
+    poller: Running,
+    pump: Option<Running>,
 }
 
 /// A message that was stored.
@@ -109,29 +106,7 @@ impl DelayedDelivery {
     }
 
     async fn store(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
-        let stored = self.store.store(messages).await;
-        self.watch_storing(&stored);
-        if let Ok(dues) = &stored {
-            for (DelayedMessage { message, .. }, due) in messages.iter().zip(dues) {
-                let (id, destination) = (&message.id, &message.destination);
-                self.reporter.report(Event::Stored { id, destination, due: *due });
-            }
-        }
-        stored
-    }
-
-    fn watch_storing(&self, stored: &Result<Vec<Timestamp>, StoreError>) {
-        self.reporter.watch(&self.store_breaker, |breaker| {
-            let turn = match stored {
-                Err(error) if error.is_transient() => breaker
-                    .failure(tokio::time::Instant::now().into_std())
-                    .tripped
-                    .then(|| Turn::Tripped(BreakerName::Store, error.to_string())),
-                // A message that is refused proves that the store is there.
-                _ => breaker.success().then_some(Turn::Closed(BreakerName::Store)),
-            };
-            ((), turn.into_iter().collect())
-        });
+        self.storing.store(messages).await.map_err(|unstored| unstored.error)
     }
 
     /// Takes a message back before it is sent.
@@ -193,24 +168,24 @@ impl DelayedDelivery {
         self.reporter.tripped_now()
     }
 
-    /// Whether messages are being delivered: until it was [stopped](Self::stop), or died of a fault of its own,
-    /// which is raised as a critical error.
+    /// Whether messages are being delivered, and taken from the queue if there is a [pump](Builder::pump): until it was
+    /// [stopped](Self::stop), or died of a fault of its own, which is raised as a critical error.
     pub fn is_running(&self) -> bool {
-        !self.poller.is_finished()
+        self.engines().all(Running::is_running)
     }
 
-    /// Stops: claims nothing more, waits for what is under way for at most the drain time, and gives the rest
-    /// back. Messages can be sent afterwards; they wait for the next start.
+    /// Stops: claims and receives nothing more, waits for what is under way for at most the drain time, and gives the
+    /// rest back. Messages can be sent afterwards; they wait for the next start.
     pub async fn stop(&self) -> Stopped {
-        self.stop.send_replace(true);
-        let mut ended = self.ended.clone();
-        let stopped = ended.wait_for(Option::is_some).await.ok().and_then(|stopped| *stopped);
-        stopped.unwrap_or(Stopped { cut_off: 0 })
+        self.engines().for_each(Running::tell_to_stop);
+        let mut cut_off = 0;
+        for engine in self.engines() {
+            cut_off += engine.stopped().await.cut_off;
+        }
+        Stopped { cut_off }
     }
-}
 
-impl Drop for DelayedDelivery {
-    fn drop(&mut self) {
-        self.poller.abort();
+    fn engines(&self) -> impl Iterator<Item = &Running> {
+        std::iter::once(&self.poller).chain(&self.pump)
     }
 }

@@ -122,6 +122,11 @@ impl StoreError {
         &self.store
     }
 
+    /// Whether the message is to blame: the store is there, and takes others, but not this one.
+    pub fn blames_message(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Conflict | StoreErrorKind::TooLarge | StoreErrorKind::Invalid)
+    }
+
     /// Whether the same call may succeed later without anybody changing anything in the program.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::Full | StoreErrorKind::ClaimLost)

@@ -32,7 +32,7 @@ pub mod header {
     pub const DUE: &str = "NServiceBus.Timeouts.Properties.NServiceBus.Timeout.Expire";
     /// How many attempts were made.
     pub const ATTEMPTS: &str = "postdate.Attempts";
-    /// `retries-exhausted`, `no-destination` or `expired`.
+    /// `retries-exhausted`, `no-destination`, `expired` or `not-storable`.
     pub const REASON: &str = "postdate.FailureReason";
     /// The original's headers in Base64, where those in the copy do not tell them byte for byte: they could not be
     /// read, were written otherwise than postdate would, or had names of faults among them.
@@ -81,8 +81,7 @@ impl Fault {
     /// The reason and the error in what the store kept.
     pub(crate) fn recall(kept: &str) -> (Reason, &str) {
         let of = |reason: &Reason| kept.strip_prefix(reason.as_str())?.strip_prefix(": ");
-        let reasons = [Reason::NoDestination, Reason::Expired, Reason::RetriesExhausted];
-        let recalled = reasons.iter().find_map(|reason| Some((*reason, of(reason)?)));
+        let recalled = Reason::ALL.iter().find_map(|reason| Some((*reason, of(reason)?)));
         recalled.unwrap_or((Reason::RetriesExhausted, kept))
     }
 }
@@ -97,7 +96,7 @@ pub struct FailedMessage {
     pub due: Timestamp,
     /// How many attempts were made.
     pub attempts: u32,
-    /// `retries-exhausted`, `no-destination` or `expired`.
+    /// `retries-exhausted`, `no-destination`, `expired` or `not-storable`.
     pub reason: String,
     /// What went wrong.
     pub error: String,
@@ -123,7 +122,7 @@ pub(crate) fn copy(
     let original = &failed.message;
     let mut headers = carried(&original.headers);
     let machine = gethostname::gethostname().to_string_lossy().into_owned();
-    headers.set(header::FAILED_QUEUE, format!("{endpoint}.timeouts"));
+    headers.set(header::FAILED_QUEUE, endpoint.timeouts_queue().as_str());
     headers.set(header::EXCEPTION_TYPE, exception_type(fault.reason));
     headers.set(header::EXCEPTION_MESSAGE, cut(&fault.error));
     headers.set(header::EXCEPTION_SOURCE, "postdate");
@@ -145,15 +144,35 @@ pub(crate) fn copy(
 
 /// The original's headers in the copy, so that they can be brought back byte for byte.
 fn carried(original: &EncodedHeaders) -> Headers {
-    let mut headers = original.decode().unwrap_or_default();
+    let mut headers = carry(original, &header::ALL);
     // A copy that was sent on as it was knows its original already.
-    let known = headers.get(header::ORIGINAL_HEADERS).map(str::to_owned);
-    header::ALL.iter().for_each(|name| drop(headers.remove(name)));
-    let blob = (headers.encode() != *original).then(|| BASE64.encode(original.as_bytes()));
-    if let Some(blob) = known.or(blob) {
-        headers.set(header::ORIGINAL_HEADERS, blob);
+    if let Ok(decoded) = original.decode()
+        && let Some(known) = decoded.get(header::ORIGINAL_HEADERS)
+    {
+        headers.set(header::ORIGINAL_HEADERS, known);
     }
     headers
+}
+
+/// Headers without the names that are `reserved`, with the blob beside them where they do not tell it byte for byte.
+pub(crate) fn carry(original: &EncodedHeaders, reserved: &[&str]) -> Headers {
+    let mut headers = original.decode().unwrap_or_default();
+    reserved.iter().for_each(|name| drop(headers.remove(name)));
+    if headers.encode() != *original {
+        headers.set(header::ORIGINAL_HEADERS, BASE64.encode(original.as_bytes()));
+    }
+    headers
+}
+
+/// The original's headers: the blob if there was one, else what is left without the names that were reserved.
+pub(crate) fn bring_back(rest: &Headers, blob: Option<String>) -> Result<EncodedHeaders, String> {
+    match blob {
+        None => Ok(rest.encode()),
+        Some(blob) => {
+            let blob = BASE64.decode(blob).map_err(|e| format!("{}: {e}", header::ORIGINAL_HEADERS))?;
+            Ok(EncodedHeaders::from_bytes(blob))
+        }
+    }
 }
 
 /// Brings back the message that was moved to the error queue as `copy`.
@@ -176,13 +195,7 @@ pub fn restore(copy: &OutgoingMessage) -> Result<FailedMessage, NotRestorable> {
     let attempts =
         need(header::ATTEMPTS)?.parse().map_err(|_| not(format!("{} is no number", header::ATTEMPTS)))?;
     let time = |text: &str| from_wire(text).ok_or_else(|| not(format!("{text:?} is no time")));
-    let headers = match take(header::ORIGINAL_HEADERS) {
-        Some(blob) => {
-            let blob = BASE64.decode(blob).map_err(|e| not(format!("{}: {e}", header::ORIGINAL_HEADERS)))?;
-            EncodedHeaders::from_bytes(blob)
-        }
-        None => headers.encode(),
-    };
+    let headers = bring_back(&headers, take(header::ORIGINAL_HEADERS)).map_err(not)?;
     Ok(FailedMessage {
         original: OutgoingMessage { id: copy.id.clone(), destination, headers, body: copy.body.clone() },
         due: time(&due)?,
@@ -198,6 +211,7 @@ fn exception_type(reason: Reason) -> &'static str {
         Reason::RetriesExhausted => "postdate.DispatchError",
         Reason::NoDestination => "postdate.QueueNotFound",
         Reason::Expired => "postdate.Expired",
+        Reason::NotStorable => "postdate.NotStorable",
     }
 }
 
@@ -209,7 +223,7 @@ fn to_wire(instant: Timestamp) -> String {
     instant.to_zoned_datetime(TimeZone::UTC).strftime(WIRE_TIME).to_string()
 }
 
-fn from_wire(text: &str) -> Option<Timestamp> {
+pub(crate) fn from_wire(text: &str) -> Option<Timestamp> {
     let civil = jiff::civil::DateTime::strptime(WIRE_TIME, text).ok()?;
     civil.to_zoned_datetime(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
 }
@@ -322,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_fault_is_recalled_as_it_was_remembered() {
-        for reason in [Reason::NoDestination, Reason::Expired, Reason::RetriesExhausted] {
+        for reason in Reason::ALL {
             let (error, trace) = ("gone: for good".to_owned(), String::new());
             let fault = Fault { reason, attempts: 1, error, trace, at: Timestamp::UNIX_EPOCH };
             assert_eq!(Fault::recall(&fault.remember()), (reason, "gone: for good"));

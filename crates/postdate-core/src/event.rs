@@ -28,6 +28,21 @@ pub enum Event<'a> {
         /// How many batches were cut off by the end of the drain time. Their messages were given back.
         cut_off: usize,
     },
+    /// A pump began to take messages from the endpoint's queue.
+    PumpStarted {
+        /// For this endpoint.
+        endpoint: &'a EndpointName,
+    },
+    /// A pump ended.
+    PumpStopped {
+        /// How many batches were cut off by the end of the drain time. Their messages were given back.
+        cut_off: usize,
+    },
+    /// A pump took messages from the endpoint's queue, to store them.
+    Received {
+        /// How many.
+        count: usize,
+    },
     /// A message was stored.
     Stored {
         /// Its id.
@@ -99,14 +114,15 @@ pub enum Event<'a> {
         /// What went wrong.
         error: &'a str,
     },
-    /// A delivered message was no longer held when it was to be removed: it may be delivered twice.
+    /// A delivered message was no longer held when it was to be removed, or a stored one when it was to be taken from
+    /// the queue: it may be delivered twice.
     PossibleDuplicate {
         /// The message.
         id: &'a MessageId,
         /// Where it went.
         destination: &'a Address,
     },
-    /// A call to the store failed. It will be repeated.
+    /// A call to the store or to a pump's queue failed. It will be repeated.
     StoreFailed {
         /// How long until then.
         retry_after: Duration,
@@ -149,15 +165,21 @@ pub enum Reason {
     NoDestination,
     /// It was later than [`CatchUp::maximum_lateness`](crate::CatchUp::maximum_lateness).
     Expired,
+    /// It came from the queue of a pump and cannot be stored: it does not say when or where, or the store refuses it.
+    NotStorable,
 }
 
 impl Reason {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::RetriesExhausted, Self::NoDestination, Self::Expired, Self::NotStorable];
+
     /// The word for it in headers and output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RetriesExhausted => "retries-exhausted",
             Self::NoDestination => "no-destination",
             Self::Expired => "expired",
+            Self::NotStorable => "not-storable",
         }
     }
 }
@@ -169,6 +191,8 @@ pub enum BreakerName {
     Store,
     /// Watches fetching and removing.
     Fetch,
+    /// Watches receiving from a pump's queue and settling there.
+    Receive,
     /// Watches one destination.
     Dispatch(Address),
     /// Watches counting failures and moving to the error queue.
@@ -180,6 +204,7 @@ impl fmt::Display for BreakerName {
         match self {
             Self::Store => f.write_str("store"),
             Self::Fetch => f.write_str("fetch"),
+            Self::Receive => f.write_str("receive"),
             Self::Dispatch(destination) => write!(f, "dispatch to {destination}"),
             Self::Recovery => f.write_str("recovery"),
         }
@@ -201,6 +226,7 @@ impl fmt::Display for CriticalError {
         match breaker {
             BreakerName::Store => write!(f, "failed to store delayed messages: {error}"),
             BreakerName::Fetch => write!(f, "failed to fetch due delayed messages from the store: {error}"),
+            BreakerName::Receive => write!(f, "failed to receive messages to be delayed: {error}"),
             BreakerName::Dispatch(to) => write!(f, "failed to dispatch delayed messages to {to}: {error}"),
             BreakerName::Recovery => {
                 write!(f, "failed to execute error handling for delayed message forwarding: {error}")

@@ -2,14 +2,17 @@
 //!
 //! A [`Backend`] opens a [`DelayedMessageStore`] for an endpoint; a [`Claim`] is the lock on what was fetched
 //! from it; [`ScheduledMessages`] lets people look and change their minds. A [`Dispatcher`] sends to
-//! destinations, [`Queues`] and [`Receiver`] are where local messages arrive. [`Memory`] is the
-//! reference backend.
+//! destinations, [`Queues`] and [`Receiver`] are where local messages arrive. Two engines run on these
+//! seams: [`DelayedDelivery`] takes messages from the store to their destinations, a [`Pump`] from a queue into the
+//! store. [`Memory`] is the reference backend.
 
 mod capability;
 mod clock;
+pub mod deferral;
 mod delivery;
 mod dispatch;
 mod driver;
+mod engine;
 mod enlist;
 mod error;
 pub mod error_queue;
@@ -19,6 +22,7 @@ mod memory;
 mod message;
 mod observer;
 mod poller;
+mod pump;
 mod queue;
 mod scheduled;
 mod settings;
@@ -26,7 +30,8 @@ mod store;
 
 pub use capability::{Capabilities, ClaimKind, TransactionMode};
 pub use clock::{Clock, SystemClock, TokioClock, round_up};
-pub use delivery::{Builder, DelayedDelivery, SendError, Sent, StartError, Stopped};
+pub use deferral::{DeferralFormat, DeferralHeaders, NotDeferred};
+pub use delivery::{Builder, DelayedDelivery, Pump, SendError, Sent, StartError, Stopped};
 pub use dispatch::{DispatchError, DispatchErrorKind, Dispatcher};
 pub use driver::{Connected, Driver, InvalidStoreUrl, StoreUrl};
 pub use enlist::Enlistment;

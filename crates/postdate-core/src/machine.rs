@@ -4,8 +4,10 @@ mod backoff;
 mod breaker;
 mod failure_rate;
 mod gates;
+pub(crate) mod intake;
 mod rate_limit;
 mod schedule;
+mod sift;
 mod verdict;
 
 pub use backoff::Backoff;
@@ -13,4 +15,5 @@ pub(crate) use breaker::Breaker;
 pub(crate) use failure_rate::FailureRate;
 pub(crate) use gates::{Admission, Gates, Opened};
 pub(crate) use schedule::{Action, Schedule, Step};
+pub(crate) use sift::{Attempt, Sift, Sifted};
 pub(crate) use verdict::{Policy, Verdict};

@@ -112,6 +112,9 @@ impl Observer for TracingObserver {
         match event {
             Event::Started { endpoint, mode } => tracing::info!(%endpoint, %mode, "delayed delivery started"),
             Event::Stopped { cut_off } => tracing::info!(cut_off, "delayed delivery stopped"),
+            Event::PumpStarted { endpoint } => tracing::info!(%endpoint, "pump started"),
+            Event::PumpStopped { cut_off } => tracing::info!(cut_off, "pump stopped"),
+            Event::Received { count } => tracing::trace!(count, "received"),
             Event::Stored { id, destination, due } => tracing::trace!(%id, %destination, %due, "stored"),
             Event::Fetched { count, lateness } => tracing::trace!(count, ?lateness, "fetched"),
             Event::Dispatched { id, destination, lateness, attempts } => {
@@ -131,7 +134,7 @@ impl Observer for TracingObserver {
                 tracing::warn!(%id, %destination, "possibly delivered twice");
             }
             Event::StoreFailed { retry_after, error } => {
-                tracing::debug!(?retry_after, %error, "store failed")
+                tracing::debug!(?retry_after, %error, "store or queue failed")
             }
             Event::Cancelled { id } => tracing::debug!(%id, "cancelled"),
             Event::Rescheduled { id, due } => tracing::debug!(%id, %due, "rescheduled"),
@@ -149,6 +152,7 @@ pub const LATENESS_BUCKETS: [f64; 16] =
 /// Counts events.
 #[derive(Debug, Default)]
 pub struct Metrics {
+    received: AtomicU64,
     stored: AtomicU64,
     dispatched: AtomicU64,
     failed_attempts: AtomicU64,
@@ -167,6 +171,8 @@ pub struct Metrics {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MetricsSnapshot {
+    /// Messages that pumps took from queues, each as often as it came.
+    pub received: u64,
     /// Messages stored.
     pub stored: u64,
     /// Messages delivered.
@@ -199,6 +205,7 @@ impl Metrics {
     pub fn snapshot(&self) -> MetricsSnapshot {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         MetricsSnapshot {
+            received: read(&self.received),
             stored: read(&self.stored),
             dispatched: read(&self.dispatched),
             failed_attempts: read(&self.failed_attempts),
@@ -225,6 +232,10 @@ impl Metrics {
 impl Observer for Metrics {
     fn observe(&self, event: &Event<'_>) {
         let counter = match event {
+            Event::Received { count } => {
+                self.received.fetch_add(*count as u64, Relaxed);
+                return;
+            }
             Event::Stored { .. } => &self.stored,
             Event::Dispatched { lateness, .. } => {
                 self.late(*lateness);
@@ -249,6 +260,8 @@ impl Observer for Metrics {
             }
             Event::Started { .. }
             | Event::Stopped { .. }
+            | Event::PumpStarted { .. }
+            | Event::PumpStopped { .. }
             | Event::Fetched { .. }
             | Event::Held { .. }
             | Event::StoreFailed { .. } => return,

@@ -4,41 +4,28 @@
 //! its own.
 
 mod batch;
-mod context;
-mod deadline;
 mod deliver;
-mod moving;
-mod send;
+mod group;
 mod settle;
 
 use std::{
     num::NonZeroUsize,
-    panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures::FutureExt as _;
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinError, JoinSet},
 };
 
-pub(crate) use context::{Context, Route};
 use deliver::{Ended, Note, deliver};
 
 use crate::{
-    DueBatch, FetchDue, Operation, StoreError, StoreErrorKind,
+    DueBatch, FetchDue, Operation, StoreError,
+    engine::{AFTER_PANIC, Context, Drain, call, changed, lateness, now, sleep_until, stopped},
     machine::{Action, Schedule, Step},
 };
-
-/// The pause after a panic in a batch: whatever caused it is still there.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
-
-/// The time on the clock that moves with tokio's, also when that is paused.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
-}
 
 /// Runs until it is told to stop and everything under way has ended or the drain time is over. Answers how many
 /// batches were cut off.
@@ -61,13 +48,6 @@ struct Poller {
     /// Batches that have given up their place.
     slow: Vec<Id>,
     drain: Drain,
-}
-
-#[derive(Clone, Copy)]
-enum Drain {
-    NotYet,
-    /// For ever, if the drain time is.
-    Until(Option<Instant>),
 }
 
 impl Poller {
@@ -99,7 +79,7 @@ impl Poller {
     fn take(&mut self, limit: NonZeroUsize, batch: DueBatch) -> Step {
         self.context.store_answered(Operation::FetchDue);
         let (count, contended) = (batch.messages.len(), batch.contended);
-        let late = |message: &crate::DueMessage| context::lateness(batch.now, message.due);
+        let late = |message: &crate::DueMessage| lateness(batch.now, message.due);
         // A message that is late because it failed before is no backlog.
         let backlog =
             batch.messages.iter().find(|message| message.failures == 0).map_or(Duration::ZERO, late);
@@ -131,9 +111,7 @@ impl Poller {
     }
 
     fn stopping(&mut self) -> Step {
-        if matches!(self.drain, Drain::NotYet) {
-            self.drain = Drain::Until(now().checked_add(self.context.settings.drain_time));
-        }
+        self.drain.begin(self.context.settings.drain_time);
         Step::Stop
     }
 
@@ -150,7 +128,7 @@ impl Poller {
             Some(note) = self.notes.recv() => Some(self.noted(note)),
             Some(ended) = self.batches.join_next_with_id() => Some(self.ended(ended)),
             () = sleep_until(until) => (!draining).then_some(Step::Go),
-            () = changed(&self.context), if !draining && until.is_some() => Some(Step::Woken),
+            () = changed("the store", self.context.store.changed()), if !draining && until.is_some() => Some(Step::Woken),
         }
     }
 
@@ -183,42 +161,5 @@ impl Poller {
         let count = self.batches.len();
         self.batches.shutdown().await;
         count
-    }
-}
-
-/// A call to the store. `None` when it is time to stop, which must not wait for a store that hangs. A panic in
-/// the store is an error like any other.
-async fn call<T>(
-    stop: &mut watch::Receiver<bool>,
-    operation: Operation,
-    call: impl Future<Output = Result<T, StoreError>>,
-) -> Option<Result<T, StoreError>> {
-    tokio::select! {
-        biased;
-        () = stopped(stop) => None,
-        answer = AssertUnwindSafe(call).catch_unwind() => Some(answer.unwrap_or_else(|panic| {
-            let detail = format!("it panicked: {}", send::text_of(&*panic));
-            Err(StoreError::new(StoreErrorKind::Other, operation, "store", detail))
-        })),
-    }
-}
-
-/// The store's word that something changed. A store that panics at that will not be asked again during this wait.
-async fn changed(context: &Context) {
-    if AssertUnwindSafe(context.store.changed()).catch_unwind().await.is_err() {
-        tracing::error!("the store panicked while it was waited for");
-        std::future::pending().await
-    }
-}
-
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // A dropped sender means that nobody can want this to go on.
-    let _ = stop.wait_for(|stop| *stop).await;
-}
-
-async fn sleep_until(until: Option<Instant>) {
-    match until {
-        Some(until) => tokio::time::sleep_until(until.into()).await,
-        None => std::future::pending().await,
     }
 }

@@ -1,6 +1,6 @@
 //! The seam to queues: creating them, looking into them, receiving from them.
 
-use std::{fmt, num::NonZeroUsize, sync::Arc};
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -97,6 +97,19 @@ pub trait ReceiveClaim: fmt::Debug + Send {
 
     /// Holds on for another term.
     async fn renew(&mut self) -> Result<(), StoreError>;
+
+    /// When this claim ends unless it is renewed, by the monotonic clock of this process, counted from before
+    /// the call that took it. `None` where claims do not expire.
+    fn expires(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The queue's clock when it gave this claim: how long a message has waited is the difference to
+    /// [`enqueued`](QueuedMessage::enqueued), whatever other clocks show. `None` where that is not known; then a
+    /// relative delay counts from the moment of receiving.
+    fn received(&self) -> Option<Timestamp> {
+        None
+    }
 }
 
 /// A message in a queue.

@@ -1,8 +1,9 @@
 //! The lock on received messages.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use postdate_core::{Address, Operation, ReceiveClaim, StoreError, StoreErrorKind};
 use rusqlite::Connection;
 
@@ -10,7 +11,7 @@ use crate::{
     error::{Fault, Result},
     file::File,
     queues,
-    receiver::lock_end,
+    receiver::{LOCK_TERM, lock_end},
     time::floor_micros,
     wake::Topic,
     writer::{Tx, Work},
@@ -77,12 +78,15 @@ impl Drop for Lock {
 #[derive(Debug)]
 pub(crate) struct QueueClaim {
     lock: Lock,
+    received: Timestamp,
+    expires: Option<Instant>,
 }
 
 impl QueueClaim {
-    pub(crate) fn new(mut lock: Lock) -> Self {
+    /// `received` is when by the clock of the file, `began` when the call that took the lock began.
+    pub(crate) fn new(mut lock: Lock, received: Timestamp, began: Instant) -> Self {
         lock.keep();
-        Self { lock }
+        Self { lock, received, expires: began.checked_add(LOCK_TERM) }
     }
 
     async fn settle<F>(&mut self, positions: &[u64], work: Work, act: F) -> Result<Vec<bool>, StoreError>
@@ -133,7 +137,7 @@ impl ReceiveClaim for QueueClaim {
     }
 
     async fn renew(&mut self) -> Result<(), StoreError> {
-        let (token, positions) = (self.lock.token, self.lock.positions.clone());
+        let (token, positions, began) = (self.lock.token, self.lock.positions.clone(), Instant::now());
         let renew = move |tx: &mut Tx<'_>| {
             let mut is_held = tx.connection.prepare_cached(IS_HELD)?;
             for position in &positions {
@@ -147,7 +151,17 @@ impl ReceiveClaim for QueueClaim {
                 .iter()
                 .try_for_each(|position| Ok(renew.execute([seq(*position), token, end]).map(drop)?))
         };
-        self.lock.file.write(Operation::Renew, Work::Fleeting, renew).await
+        self.lock.file.write(Operation::Renew, Work::Fleeting, renew).await?;
+        self.expires = began.checked_add(LOCK_TERM);
+        Ok(())
+    }
+
+    fn expires(&self) -> Option<Instant> {
+        self.expires
+    }
+
+    fn received(&self) -> Option<Timestamp> {
+        Some(self.received)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -67,6 +67,8 @@ pub(crate) struct QueueReceiver {
 #[derive(Debug)]
 struct Taken {
     token: i64,
+    /// When, by the clock of the file.
+    now: i64,
     messages: Vec<QueuedMessage>,
     /// Whether there may be more: somebody who shares the receiver may have been told of it and gone to sleep.
     left_some: bool,
@@ -83,7 +85,7 @@ impl QueueReceiver {
 impl Receiver for QueueReceiver {
     async fn try_receive(&self, selection: &Selection) -> Result<ReceivedBatch, StoreError> {
         let (queue, name, selection) = (self.queue, self.name.clone(), selection.clone());
-        let file = Arc::clone(&self.file);
+        let (file, began) = (Arc::clone(&self.file), Instant::now());
         let (lock, taken, next_expiry) = self
             .file
             .write(Operation::Receive, Work::Fleeting, move |tx| {
@@ -103,7 +105,8 @@ impl Receiver for QueueReceiver {
         if taken.left_some {
             self.wake.ring();
         }
-        Ok(ReceivedBatch { messages: taken.messages, claim: Box::new(QueueClaim::new(lock)) })
+        let claim = QueueClaim::new(lock, from_micros(taken.now), began);
+        Ok(ReceivedBatch { messages: taken.messages, claim: Box::new(claim) })
     }
 
     async fn changed(&self) {
@@ -172,7 +175,7 @@ fn take(tx: &Tx<'_>, queue: i64, name: &Address, selection: &Selection, now: i64
             }
         }
     }
-    Ok(Taken { token, messages, left_some })
+    Ok(Taken { token, now, messages, left_some })
 }
 
 fn select(connection: &Connection, queue: i64, selection: &Selection, now: i64) -> Result<Vec<i64>> {

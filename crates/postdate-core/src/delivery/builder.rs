@@ -2,13 +2,18 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{DelayedDelivery, StartError, start::start};
+use super::{
+    DelayedDelivery, Pump, StartError,
+    start::{start, start_pump},
+};
 use crate::{
-    Address, Backend, CriticalError, Dispatcher, Observer, Settings, TracingObserver, TransactionMode,
+    Address, Backend, CriticalError, DeferralFormat, DeferralHeaders, Dispatcher, Observer, Receiver,
+    Settings, TracingObserver, TransactionMode,
     observer::{CriticalErrorAction, Reporter},
+    pump::Source,
 };
 
-/// What delayed delivery is made of. Made by [`DelayedDelivery::builder`].
+/// What delayed delivery is made of. Made by [`DelayedDelivery::builder`] or [`Pump::builder`].
 #[must_use = "nothing is delivered before `start`"]
 pub struct Builder {
     pub(super) endpoint: String,
@@ -19,6 +24,7 @@ pub struct Builder {
     pub(super) mode: Option<TransactionMode>,
     pub(super) settings: Settings,
     pub(super) set_up: bool,
+    pub(super) source: Option<Source>,
     observers: Vec<Arc<dyn Observer>>,
     critical: Option<CriticalErrorAction>,
 }
@@ -34,6 +40,7 @@ impl Builder {
             mode: None,
             settings: Settings::default(),
             set_up: true,
+            source: None,
             observers: vec![Arc::new(TracingObserver)],
             critical: None,
         }
@@ -48,6 +55,49 @@ impl Builder {
     /// How they reach their destinations.
     pub fn dispatcher(mut self, dispatcher: impl Dispatcher) -> Self {
         self.dispatcher = Some(Arc::new(dispatcher));
+        self
+    }
+
+    /// Takes messages to be delayed from a queue as well: the one named
+    /// [`<endpoint>.timeouts`](crate::EndpointName::timeouts_queue), to which programs hand them with
+    /// [`DelayedMessage::through`](crate::DelayedMessage::through).
+    ///
+    /// ```
+    /// # use std::{num::NonZeroUsize, time::Duration};
+    /// use postdate_core::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let memory = Memory::builder().clock(TokioClock::starting_at("2026-12-24T18:00:00Z".parse()?)).build();
+    /// let queues = memory.queues();
+    /// let (billing, timeouts) = (Address::new("billing")?, EndpointName::new("orders")?.timeouts_queue());
+    /// # queues.create(&billing).await?;
+    /// queues.create(&timeouts).await?;
+    /// let delivery = DelayedDelivery::builder("orders")
+    ///     .store(memory)
+    ///     .dispatcher(queues.dispatcher())
+    ///     .pump(queues.receiver(&timeouts).await?)
+    ///     .start()
+    ///     .await?;
+    ///
+    /// // Anywhere, by anybody who can send to that queue:
+    /// let reminder = Message::new("is invoice 42 paid?").to(billing.clone(), Due::after(Duration::from_secs(60)));
+    /// for sent in queues.dispatcher().dispatch(&[reminder.through(timeouts)], None).await {
+    ///     sent?;
+    /// }
+    /// # let receiver = queues.receiver(&billing).await?;
+    /// # assert_eq!(receiver.receive(NonZeroUsize::MIN).await?.messages[0].message.body, "is invoice 42 paid?");
+    /// # delivery.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pump(self, receiver: Arc<dyn Receiver>) -> Self {
+        self.pump_in_format(receiver, DeferralHeaders)
+    }
+
+    /// The same for a queue whose messages say in another way than ours when they are due and where they go.
+    pub fn pump_in_format(mut self, receiver: Arc<dyn Receiver>, format: impl DeferralFormat) -> Self {
+        self.source = Some(Source { receiver, format: Arc::new(format) });
         self
     }
 
@@ -108,8 +158,22 @@ impl Builder {
     /// # Errors
     /// When something is missing, the store cannot be opened, or the mode cannot be kept. Then nothing runs.
     pub async fn start(mut self) -> Result<DelayedDelivery, StartError> {
-        let reporter = Reporter::new(std::mem::take(&mut self.observers), self.critical.take());
+        let reporter = self.reporter();
         start(self, reporter).await
+    }
+
+    /// Starts a [pump](Self::pump) alone, where another process delivers. Of the dispatchers only that to the error
+    /// queue is used.
+    ///
+    /// # Errors
+    /// When something is missing or the store cannot be opened. Then nothing runs.
+    pub async fn start_pump(mut self) -> Result<Pump, StartError> {
+        let reporter = self.reporter();
+        start_pump(self, reporter).await
+    }
+
+    fn reporter(&mut self) -> Reporter {
+        Reporter::new(std::mem::take(&mut self.observers), self.critical.take())
     }
 }
 

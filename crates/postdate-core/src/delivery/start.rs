@@ -1,22 +1,18 @@
 //! Starting: everything is checked before the first message moves.
 
-use std::{
-    num::NonZeroUsize,
-    panic::AssertUnwindSafe,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{num::NonZeroUsize, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use tokio::sync::watch;
 
-use super::{Builder, DelayedDelivery, Stopped};
+use super::{Builder, DelayedDelivery, Pump, Stopped, running::Running};
 use crate::{
     Address, Backend, BreakerName, DelayedMessageStore, DelayedMessageStoreExt as _, Dispatcher,
     EndpointName, Event, InvalidName, Settings, StoreError, TransactionMode,
-    machine::Breaker,
+    engine::{Context, Route, Storing},
     observer::Reporter,
-    poller::{self, Context, Route},
+    poller,
+    pump::{self, Source},
 };
 
 /// Delivery did not start. Nothing runs and nothing was claimed.
@@ -32,6 +28,9 @@ pub enum StartError {
     /// There is no dispatcher.
     #[error("no dispatcher was given; call `dispatcher` on the builder")]
     NoDispatcher,
+    /// There is no queue to take messages from.
+    #[error("no queue was given to take messages from; call `pump` on the builder")]
+    NoReceiver,
     /// A setting makes no sense.
     #[error("setting {name}: {problem}")]
     Setting {
@@ -70,28 +69,79 @@ pub(super) async fn start(builder: Builder, reporter: Reporter) -> Result<Delaye
     .await?;
 
     reporter.report(Event::Started { endpoint: &endpoint, mode });
-    let store_breaker = Mutex::new(Breaker::new(settings.time_to_trigger_store_circuit_breaker));
     let route = Route { endpoint, mode, store: store.clone(), dispatcher, error_dispatcher, error_queue };
     let context = Arc::new(Context::new(route, settings, reporter.clone()));
-    let (stop, stopping) = watch::channel(false);
-    let (end, ended) = watch::channel(None);
-    let poller = tokio::spawn(async move {
-        end.send_replace(Some(run(context, stopping).await));
+    let storing = storing(&context);
+    let pump = builder.source.map(|source| {
+        let (context, storing) = (context.clone(), storing.clone());
+        Running::start(|stopping| pump(context, storing, source, stopping))
     });
-    Ok(DelayedDelivery { store, mode, reporter, store_breaker, stop, ended, poller: poller.abort_handle() })
+    let poller = Running::start(|stopping| poll(context, stopping));
+    Ok(DelayedDelivery { store, mode, reporter, storing, poller, pump })
+}
+
+pub(super) async fn start_pump(builder: Builder, reporter: Reporter) -> Result<Pump, StartError> {
+    let endpoint = EndpointName::new(&builder.endpoint)?;
+    let backend = builder.backend.ok_or(StartError::NoStore)?;
+    let source = builder.source.ok_or(StartError::NoReceiver)?;
+    let error_dispatcher = builder.error_dispatcher.or(builder.dispatcher).ok_or(StartError::NoDispatcher)?;
+    let error_queue = builder.error_queue.map_or_else(|| Address::new("error"), Ok)?;
+    let settings = checked(builder.settings)?;
+    if builder.set_up {
+        backend.set_up(&endpoint).await?;
+    }
+    // Storing is the same in every mode.
+    let mode = strongest_below_scope(&*backend);
+    let store = backend.open(&endpoint, mode).await?;
+    let dispatcher = error_dispatcher.clone();
+    let route = Route { endpoint, mode, store, dispatcher, error_dispatcher, error_queue };
+    let context = Arc::new(Context::new(route, settings, reporter.clone()));
+    let storing = storing(&context);
+    let running = Running::start(|stopping| pump(context, storing, source, stopping));
+    Ok(Pump::new(running, reporter))
+}
+
+fn storing(context: &Context) -> Arc<Storing> {
+    let time_to_trigger = context.settings.time_to_trigger_store_circuit_breaker;
+    Arc::new(Storing::new(context.store.clone(), time_to_trigger, context.reporter.clone()))
 }
 
 /// Runs the poller and tells how it ended, be it by a fault of its own.
-async fn run(context: Arc<Context>, stopping: watch::Receiver<bool>) -> Stopped {
+async fn poll(context: Arc<Context>, stopping: watch::Receiver<bool>) -> Stopped {
     let reporter = context.reporter.clone();
+    let error = "the poller panicked; nothing more is delivered until the next start";
     let cut_off =
-        AssertUnwindSafe(poller::run(context, stopping)).catch_unwind().await.unwrap_or_else(|_| {
-            let error = "the poller panicked; nothing more is delivered until the next start";
-            reporter.trip(BreakerName::Fetch, error.to_owned());
-            0
-        });
+        unless_it_panics(poller::run(context, stopping), &reporter, BreakerName::Fetch, error).await;
     reporter.report(Event::Stopped { cut_off });
     Stopped { cut_off }
+}
+
+/// Runs the pump and tells how it ended, be it by a fault of its own.
+async fn pump(
+    context: Arc<Context>,
+    storing: Arc<Storing>,
+    source: Source,
+    stopping: watch::Receiver<bool>,
+) -> Stopped {
+    let reporter = context.reporter.clone();
+    reporter.report(Event::PumpStarted { endpoint: &context.endpoint });
+    let error = "the pump panicked; nothing more is taken from the queue until the next start";
+    let pump = pump::run(context, storing, source, stopping);
+    let cut_off = unless_it_panics(pump, &reporter, BreakerName::Receive, error).await;
+    reporter.report(Event::PumpStopped { cut_off });
+    Stopped { cut_off }
+}
+
+async fn unless_it_panics(
+    engine: impl Future<Output = usize>,
+    reporter: &Reporter,
+    breaker: BreakerName,
+    error: &str,
+) -> usize {
+    AssertUnwindSafe(engine).catch_unwind().await.unwrap_or_else(|_| {
+        reporter.trip(breaker, error.to_owned());
+        0
+    })
 }
 
 fn checked(settings: Settings) -> Result<Settings, StartError> {

@@ -1,8 +1,13 @@
 //! Receiving from queues.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 
 use super::{
     place::{self, Hold, Place},
@@ -11,7 +16,7 @@ use super::{
 };
 use crate::{
     Address, Operation, OutgoingMessage, QueuedMessage, ReceiveClaim, ReceivedBatch, Receiver, Selection,
-    StoreError, StoreErrorKind,
+    StoreError, StoreErrorKind, engine,
 };
 
 #[derive(Debug)]
@@ -27,6 +32,8 @@ struct MemoryReceiveClaim {
     queue: Address,
     claim: u64,
     held: BTreeSet<u64>,
+    received: Timestamp,
+    expires: Option<Instant>,
 }
 
 impl MemoryReceiver {
@@ -38,6 +45,7 @@ impl MemoryReceiver {
 #[async_trait]
 impl Receiver for MemoryReceiver {
     async fn try_receive(&self, selection: &Selection) -> Result<ReceivedBatch, StoreError> {
+        let taken = engine::now();
         let mut contents = self.place.lock();
         let claim = contents.next_claim();
         let queue = find(&mut contents, &self.queue, Operation::Receive)?;
@@ -62,7 +70,9 @@ impl Receiver for MemoryReceiver {
         self.watcher.will_look_again(holds.map(|hold| hold.until).filter(|until| *until > now).min());
         let held = messages.iter().map(|message| message.position).collect();
         let (place, queue) = (Arc::clone(&self.place), self.queue.clone());
-        Ok(ReceivedBatch { messages, claim: Box::new(MemoryReceiveClaim { place, queue, claim, held }) })
+        let (received, expires) = (now, taken.checked_add(place.lease()));
+        let claim = MemoryReceiveClaim { place, queue, claim, held, received, expires };
+        Ok(ReceivedBatch { messages, claim: Box::new(claim) })
     }
 
     async fn changed(&self) {
@@ -138,7 +148,16 @@ impl ReceiveClaim for MemoryReceiveClaim {
         for (_, queued) in queue.messages.iter_mut().filter(|(position, _)| self.held.contains(position)) {
             queued.hold = Some(hold);
         }
+        self.expires = engine::now().checked_add(self.place.lease());
         Ok(())
+    }
+
+    fn expires(&self) -> Option<Instant> {
+        self.expires
+    }
+
+    fn received(&self) -> Option<Timestamp> {
+        Some(self.received)
     }
 }
 

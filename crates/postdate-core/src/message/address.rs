@@ -19,6 +19,15 @@ pub struct Address(Arc<str>);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointName(Arc<str>);
 
+impl EndpointName {
+    /// The queue from which the endpoint's pump takes messages to be delayed: `<endpoint>.timeouts`, as in the
+    /// reference.
+    pub fn timeouts_queue(&self) -> Address {
+        // Neither too long nor with a control character: an endpoint's name is half as long.
+        Address(format!("{self}.timeouts").into())
+    }
+}
+
 macro_rules! name {
     ($type:ident, $what:literal, $max:literal) => {
         impl $type {

@@ -4,8 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 
-use super::context::{Context, lateness};
-use crate::{Address, DueMessage, MessageId, Operation, OutgoingMessage, Reason, error_queue::Fault};
+use crate::{
+    Address, DueMessage, MessageId, Operation, OutgoingMessage, Reason,
+    engine::{Context, lateness},
+    error_queue::Fault,
+};
 
 /// Messages for one destination, in order.
 #[derive(Debug)]

@@ -1,8 +1,7 @@
 //! Delivering one batch: send, then remove.
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, sync::Arc};
 
-use jiff::Timestamp;
 use tokio::{
     sync::mpsc,
     task::{Id, JoinError, JoinSet},
@@ -10,15 +9,14 @@ use tokio::{
 
 use super::{
     batch::{self, Group},
-    context::Context,
-    deadline::Deadline,
-    moving::{self, Moved},
-    now,
-    send::{self, Broken, Sent},
+    group::{self, Sent},
     settle::{Judged, Settled},
-    sleep_until,
 };
-use crate::{Address, Claim, DueBatch, Operation, StoreErrorKind, TransactionMode, machine::Admission};
+use crate::{
+    Address, Claim, DueBatch, Operation, StoreErrorKind, TransactionMode,
+    engine::{self, Broken, Context, Deadline, DistantClock, Moved, now, sleep_until},
+    machine::Admission,
+};
 
 /// What a batch tells the loop while it is under way.
 #[derive(Debug)]
@@ -46,7 +44,7 @@ pub(super) async fn deliver(
 ) -> Ended {
     let DueBatch { messages, claim, now: store_now, .. } = batch;
     let deadline = Arc::new(Deadline::new(claim.expires()));
-    let clock = StoreClock { at_fetch: store_now, fetched: now() };
+    let clock = DistantClock::showing(store_now);
     let mut sorted = batch::sort(&context, messages, store_now).await;
     let groups = std::mem::take(&mut sorted.groups);
     let judged = Judged::untried(&context, sorted, store_now);
@@ -62,7 +60,7 @@ pub(super) async fn deliver(
 pub(super) struct Delivery {
     pub context: Arc<Context>,
     pub claim: Box<dyn Claim>,
-    pub clock: StoreClock,
+    pub clock: DistantClock,
     deadline: Arc<Deadline>,
     notes: mpsc::UnboundedSender<Note>,
     disturbed: bool,
@@ -80,20 +78,6 @@ struct UnderWay {
 enum Done {
     Sent(Result<Sent, Broken>),
     Moved(Moved),
-}
-
-/// The store's clock, as it goes on from the moment of the fetch.
-#[derive(Clone, Copy)]
-pub(super) struct StoreClock {
-    at_fetch: Timestamp,
-    fetched: Instant,
-}
-
-impl StoreClock {
-    pub(super) fn now(&self) -> Timestamp {
-        let elapsed = now().saturating_duration_since(self.fetched);
-        self.at_fetch.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
-    }
 }
 
 impl Delivery {
@@ -150,19 +134,19 @@ impl Delivery {
         under_way.destinations.insert(group.destination.clone());
         under_way
             .tasks
-            .spawn(async move { Done::Sent(send::group(&context, group, admission, &deadline, None).await) });
+            .spawn(async move { Done::Sent(group::send(&context, group, admission, &deadline, None).await) });
     }
 
     fn move_condemned(&self, under_way: &mut UnderWay, judged: &mut Judged) {
         let Some(condemned) = judged.take_condemned() else { return };
-        if !moving::is_admitted(&self.context) {
+        if !engine::is_admitted(&self.context) {
             return judged.add_moved(&self.context, Moved::untried(condemned));
         }
         let (context, deadline) = (self.context.clone(), self.deadline.clone());
         under_way.destinations.insert(context.error_queue.clone());
         under_way
             .tasks
-            .spawn(async move { Done::Moved(moving::to_error_queue(&context, condemned, &deadline).await) });
+            .spawn(async move { Done::Moved(engine::to_error_queue(&context, condemned, &deadline).await) });
     }
 
     fn judge(&self, under_way: &mut UnderWay, judged: &mut Judged, done: Result<Done, JoinError>) {
@@ -218,7 +202,7 @@ impl Delivery {
                 judged.hold(group);
                 continue;
             }
-            match send::group(&context, group, admission, &self.deadline, self.claim.enlist()).await {
+            match group::send(&context, group, admission, &self.deadline, self.claim.enlist()).await {
                 Ok(sent) => judged.add(&context, sent, self.clock.now()),
                 Err(Broken { destination, error, panicked: true }) => {
                     context.gates().undecided(&destination, now());
@@ -231,8 +215,8 @@ impl Delivery {
             }
         }
         if let Some(condemned) = judged.take_condemned() {
-            let moved = if moving::is_admitted(&context) {
-                moving::in_transaction(&context, condemned, &self.deadline, self.claim.enlist()).await
+            let moved = if engine::is_admitted(&context) {
+                engine::in_transaction(&context, condemned, &self.deadline, self.claim.enlist()).await
             } else {
                 Ok(Moved::untried(condemned))
             };

@@ -6,18 +6,16 @@ use jiff::Timestamp;
 
 use super::{
     batch::{Group, Sorted},
-    context::{Context, lateness},
     deliver::Delivery,
-    moving::{Condemned, Moved},
-    send::{self, Outcome, Sent},
+    group::Sent,
 };
 use crate::{
-    Backoff, DispatchErrorKind, DueMessage, Event, Failure, MessageId, Operation, OutgoingMessage,
-    StoreError, StoreErrorKind, TransactionMode, error_queue::Fault, machine::Verdict,
+    DispatchErrorKind, DueMessage, Event, Failure, MessageId, Operation, OutgoingMessage, StoreError,
+    StoreErrorKind, TransactionMode,
+    engine::{self, Condemned, Context, MOVES, Moved, Outcome, lateness},
+    error_queue::Fault,
+    machine::Verdict,
 };
-
-/// The wait after a failed move to the error queue.
-const MOVES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
 
 /// Messages, judged.
 #[derive(Debug, Default)]
@@ -88,7 +86,7 @@ impl Judged {
                 }
                 Outcome::Failed(error) => {
                     reached = true;
-                    let trace = send::chain(&error);
+                    let trace = engine::chain(&error);
                     self.failed(context, message, error.kind(), error.to_string(), trace, now);
                 }
             }
@@ -98,7 +96,7 @@ impl Judged {
         }
         if let Some(error) = unavailable {
             self.gate_changed = true;
-            let error = send::chain(&error);
+            let error = engine::chain(&error);
             let retry_after = context.unavailable(&destination, &error);
             context.reporter.report(Event::Held {
                 destination: &destination,
@@ -143,33 +141,14 @@ impl Judged {
     /// Judges what was moved. What could not be stays in the store and is tried again later; it is counted, so
     /// that the attempt that condemned it is not made again.
     pub(super) fn add_moved(&mut self, context: &Context, moved: Moved) {
-        let (mut reached, mut unavailable) = (false, None);
-        for ((message, fault), outcome) in moved.condemned.into_iter().zip(moved.outcomes) {
-            let failed = match outcome {
-                Outcome::Delivered => {
-                    reached = true;
-                    self.moved.push((message, fault));
-                    continue;
-                }
-                Outcome::NotTried => None,
-                Outcome::Failed(error) => Some(error),
-            };
-            if let Some(error) = failed {
-                let text = send::chain(&error);
-                context.recovery_failed(&message.message.id, &text);
-                match error.kind() {
-                    DispatchErrorKind::Unavailable => unavailable = Some(text),
-                    _ => reached = true,
-                }
+        let (is_moved, gate_changed) = moved.judge(context);
+        self.gate_changed |= gate_changed;
+        for ((message, fault), is_moved) in moved.condemned.into_iter().zip(is_moved) {
+            if is_moved {
+                self.moved.push((message, fault));
+            } else {
+                self.retries.push(Retry::of_move(context, message, &fault));
             }
-            self.retries.push(Retry::of_move(context, message, &fault));
-        }
-        if reached {
-            self.gate_changed |= context.reached(&context.error_queue);
-        }
-        if let Some(error) = unavailable {
-            self.gate_changed = true;
-            context.unavailable(&context.error_queue, &error);
         }
     }
 
@@ -224,16 +203,9 @@ impl Settled {
             }
         }
         for (message, fault, held) in &self.moved {
-            let OutgoingMessage { id, destination, .. } = &message.message;
-            let Fault { attempts, reason, error, .. } = fault;
-            reporter.report(Event::MovedToErrorQueue {
-                id,
-                destination,
-                attempts: *attempts,
-                reason: *reason,
-                error,
-            });
+            engine::report_moved(reporter, message, fault);
             if !held {
+                let OutgoingMessage { id, destination, .. } = &message.message;
                 reporter.report(Event::PossibleDuplicate { id, destination });
             }
         }

@@ -6,6 +6,7 @@ mod errors;
 mod operating;
 mod outages;
 mod panics;
+mod pumping;
 mod scenario;
 mod starting;
 mod stopping;

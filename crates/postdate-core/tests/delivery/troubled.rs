@@ -2,10 +2,10 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -24,6 +24,12 @@ pub(crate) struct Trouble {
     pub(crate) removing_panics: AtomicBool,
     pub(crate) removing_fails: AtomicBool,
     pub(crate) fetches: AtomicUsize,
+    /// With this it fails to store, if it fails.
+    pub(crate) failing_with: Mutex<Option<StoreErrorKind>>,
+    /// It panics over messages with this body.
+    pub(crate) panics_over: Mutex<Option<&'static str>>,
+    pub(crate) storing_takes: Mutex<Duration>,
+    pub(crate) stores: AtomicUsize,
 }
 
 /// Memory, in trouble.
@@ -62,9 +68,20 @@ impl Backend for Troubled {
 #[async_trait]
 impl DelayedMessageStore for Store {
     async fn store(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
-        if self.1.storing_fails.load(Relaxed) {
-            return Err(failure(Operation::Store));
+        self.1.stores.fetch_add(1, Relaxed);
+        let takes = *self.1.storing_takes.lock().unwrap();
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
         }
+        if self.1.storing_fails.load(Relaxed) {
+            let kind = self.1.failing_with.lock().unwrap().unwrap_or(StoreErrorKind::Unavailable);
+            return Err(StoreError::new(kind, Operation::Store, "troubled", "planted failure"));
+        }
+        let panics_over = *self.1.panics_over.lock().unwrap();
+        assert!(
+            !messages.iter().any(|m| Some(&m.message.body[..]) == panics_over.map(str::as_bytes)),
+            "planted"
+        );
         self.0.store(messages).await
     }
 

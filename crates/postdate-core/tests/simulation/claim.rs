@@ -1,7 +1,7 @@
 //! A claim at the other end of a wire.
 
 use std::{
-    mem, slice,
+    slice,
     time::{Duration, Instant},
 };
 
@@ -9,10 +9,11 @@ use async_trait::async_trait;
 use postdate_core::{
     Cancellation, Claim, DueMessage, Enlistment, Failure, MessageId, Operation, StoreError, StoreErrorKind,
 };
+use postdate_history::What;
 
 use crate::{
     faults::{Injected, Planted},
-    store::{SharedClaim, ids_of},
+    store::SharedClaim,
     wire::Wire,
     world::at_once,
 };
@@ -23,21 +24,20 @@ pub(crate) struct SimClaim {
     wire: Wire,
     inner: SharedClaim,
     number: u64,
-    ids: Vec<MessageId>,
     expires: Option<Instant>,
 }
 
 impl SimClaim {
     /// `began` is when the call that took it began.
     pub(crate) fn new(wire: Wire, inner: Box<dyn Claim>, messages: &[DueMessage], began: Instant) -> Self {
-        let number = wire.world.judge(|oracle, _| oracle.next_claim());
-        let (inner, ids) = (SharedClaim::new(inner), ids_of(messages));
+        let number = wire.world.next_claim();
+        let inner = SharedClaim::new(inner);
         let expires = began.checked_add(wire.world.plan.lease);
         if wire.world.has(Planted::NoFence) {
-            let holders = ids.iter().map(|id| (id.clone(), inner.clone()));
+            let holders = messages.iter().map(|due| (due.message.id.clone(), inner.clone()));
             wire.world.state().holders.extend(holders);
         }
-        Self { wire, inner, number, ids, expires }
+        Self { wire, inner, number, expires }
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -51,9 +51,8 @@ impl SimClaim {
 
     fn bury(&mut self) {
         let Some(claim) = self.inner.take() else { return };
-        let mut state = self.wire.world.state();
-        state.oracle.buried(self.number);
-        state.graveyard.push(claim);
+        self.tell(What::Buried { claim: self.number });
+        self.wire.world.state().graveyard.push(claim);
     }
 
     fn remove_now(&self, ids: &[MessageId]) -> Result<Vec<bool>, StoreError> {
@@ -65,7 +64,7 @@ impl SimClaim {
             let remove = |claim: &mut dyn Claim, id: &MessageId| at_once(claim.remove(slice::from_ref(id)));
             self.without_fence(ids, &mut held, remove);
         }
-        self.wire.world.judge(|oracle, now| oracle.removed(self.number, ids, &held, now));
+        self.tell(What::removed(self.number, ids, &held));
         self.count_stale(&held);
         Ok(held)
     }
@@ -77,21 +76,23 @@ impl SimClaim {
         }
         let count = |claim: &mut dyn Claim| at_once(claim.increment_failure_count(&counted));
         let held = self.act(Operation::IncrementFailureCount, count)?;
-        self.wire.world.judge(|oracle, now| oracle.counted(self.number, failures, &held, now));
+        self.tell(What::failed(self.number, failures, &held));
         self.count_stale(&held);
         Ok(held)
     }
 
     fn release_now(&self, ids: &[MessageId]) -> Result<(), StoreError> {
         self.act(Operation::Release, |claim| at_once(claim.release(ids)))?;
-        self.wire.world.judge(|oracle, now| oracle.released(self.number, ids, now));
+        self.tell(What::released(self.number, ids));
         Ok(())
     }
 
     fn renew_now(&self) -> Result<(), StoreError> {
         let renewed = self.act(Operation::Renew, |claim| at_once(claim.renew()));
         match &renewed {
-            Ok(()) => self.wire.world.judge(|oracle, now| oracle.renewed(self.number, now)),
+            Ok(()) => {
+                self.tell(What::Renewed { claim: self.number, until: self.wire.world.lease_end() });
+            }
             Err(_) => self.wire.world.count(Injected::StaleAnswer),
         }
         renewed
@@ -101,7 +102,7 @@ impl SimClaim {
         if let Some(claim) = self.inner.take() {
             at_once(claim.commit())?;
         }
-        self.wire.world.judge(|oracle, now| oracle.committed(self.number, &self.ids, now));
+        self.tell(What::Committed { claim: self.number });
         Ok(())
     }
 
@@ -129,6 +130,10 @@ impl SimClaim {
                 || at_once(world.open().cancel(slice::from_ref(id)))
                     .is_ok_and(|answers| answers == [Cancellation::Cancelled]);
         }
+    }
+
+    fn tell(&self, what: What) {
+        self.wire.world.record_of(&self.wire.life, what);
     }
 
     fn count_stale(&self, held: &[bool]) {
@@ -184,7 +189,6 @@ impl Drop for SimClaim {
         }
         let Some(claim) = self.inner.take() else { return };
         drop(claim);
-        let ids = mem::take(&mut self.ids);
-        self.wire.world.judge(|oracle, now| oracle.dropped(self.number, &ids, now));
+        self.tell(What::Dropped { claim: self.number });
     }
 }

@@ -4,17 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::SignedDuration;
 use postdate_core::{
-    Address, Cancellation, DelayedMessage, Due, Message, MessageId, Rescheduling, SendError, StoreErrorKind,
+    Address, Cancellation, DelayedMessage, Due, Message, MessageId, Rescheduling, SendError, Sent,
+    StoreErrorKind,
 };
+use postdate_history::What;
 use tokio::time::sleep;
 
 use crate::{
     faults::Injected,
     node::{Node, Running},
-    oracle::Nature,
-    plan::{ARCHIVE, BILLING, DESTINATIONS, NOWHERE, SHIPPING},
+    plan::{ARCHIVE, BILLING, DESTINATIONS, NOWHERE, Plan, SHIPPING},
     rng::Rng,
-    world::World,
+    world::{Nature, World},
 };
 
 const DAY: u64 = 86_400;
@@ -93,6 +94,18 @@ impl Letter {
         })
     }
 
+    /// How late it may be while the faults of this world are on.
+    fn patience(&self, plan: &Plan) -> Option<SignedDuration> {
+        let undisturbed = match self.destination {
+            BILLING => plan.billing_outages.is_empty(),
+            ARCHIVE => plan.slow_archive == 0 && plan.hanging_archive == 0,
+            NOWHERE => false,
+            _ => true,
+        };
+        let patience = plan.patience().filter(|_| undisturbed && self.nature == Nature::Healthy);
+        patience.map(|patience| SignedDuration::try_from(patience).expect("seconds fit"))
+    }
+
     fn compose(&self, world: &World) -> DelayedMessage {
         let message = Message::new(format!("body of {}", self.id))
             .header("tenant", format!("tenant of {}", self.id))
@@ -139,7 +152,8 @@ impl Clients {
     pub(crate) async fn post(self, letter: Letter) {
         sleep(letter.at).await;
         let message = letter.compose(&self.world);
-        self.world.judge(|oracle, _| oracle.attempted(&message.message, letter.nature));
+        self.world.is_a(&letter.id, letter.nature);
+        self.world.record(What::attempted(&message, letter.patience(&self.world.plan)));
         if !self.store(&letter, &message).await {
             return;
         }
@@ -157,12 +171,13 @@ impl Clients {
             });
             match answer.await {
                 Some(Ok(sent)) => {
-                    self.world.judge(|oracle, now| oracle.acknowledged(&sent[0].id, sent[0].due, now));
+                    let Sent { id, due, .. } = &sent[0];
+                    self.world.record(What::Acknowledged { id: id.to_string(), due: *due });
                     self.world.note(format_args!("{} ACKNOWLEDGED", letter.id));
                     return true;
                 }
                 Some(Err(SendError::Store(error))) if error.kind() != StoreErrorKind::Unavailable => {
-                    self.world.judge(|oracle, now| oracle.violated("S8", now, error.to_string()));
+                    self.world.violated("S8", error.to_string());
                     return false;
                 }
                 _ => self.world.count(Injected::ClientRetry),

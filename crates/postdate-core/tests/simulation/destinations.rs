@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use postdate_core::{
     Address, DispatchError, DispatchErrorKind, Dispatcher, Enlistment, OutgoingMessage, StoreError,
 };
+use postdate_history::{Outcome, Refusal, Way, What};
 use tokio::time::sleep;
 
 use crate::{
     faults::{Injected, Planted},
     life::Life,
-    oracle::Nature,
     plan::{ARCHIVE, BILLING, NOWHERE, SEND_TIME_LIMIT},
-    world::World,
+    world::{Nature, World},
 };
 
 /// The way of one process to the destinations.
@@ -37,11 +37,18 @@ struct Underway<'a> {
     answered: bool,
 }
 
-type Outcome = Result<(), DispatchError>;
+type Sent = Result<(), DispatchError>;
 
 impl SimDispatcher {
     pub(crate) fn new(world: Arc<World>, life: Arc<Life>, role: Role) -> Self {
         Self { world, life, role }
+    }
+
+    fn way(&self) -> Way {
+        match self.role {
+            Role::Destinations => Way::Destination,
+            Role::ErrorQueue => Way::ErrorQueue,
+        }
     }
 
     /// How long the call takes before and after the destination acts.
@@ -86,7 +93,7 @@ impl SimDispatcher {
     }
 
     /// What the destination does with one message.
-    fn act(&self, message: &OutgoingMessage) -> Outcome {
+    fn act(&self, message: &OutgoingMessage) -> Sent {
         if self.is_down(&message.destination) {
             let burns = self.world.has(Planted::OutageBurnsRetries) && self.role == Role::Destinations;
             let kind = if burns { DispatchErrorKind::Rejected } else { DispatchErrorKind::Unavailable };
@@ -95,39 +102,46 @@ impl SimDispatcher {
         if self.role == Role::ErrorQueue {
             self.world.count(Injected::MoveToErrorQueue);
             self.world.note(format_args!("{} moved to the error queue by {}", message.id, self.life));
-            self.world.judge(|oracle, now| oracle.moved(message, now));
+            self.world.record(What::moved(message));
             return Ok(());
         }
         if message.destination.as_str() == NOWHERE {
             self.world.count(Injected::MissingDestination);
+            self.refuse(message, Refusal::NoDestination);
             return Err(DispatchError::new(DispatchErrorKind::NoDestination, "there is no such queue"));
         }
-        if self.nature(message) == Some(Nature::Poison) {
+        if self.world.nature(&message.id) == Some(Nature::Poison) {
             self.world.count(Injected::Rejection);
+            self.refuse(message, Refusal::Rejected);
             return Err(DispatchError::new(DispatchErrorKind::Rejected, "it is refused"));
         }
         self.world.note(format_args!("{} SENT by {}", message.id, self.life));
-        self.world.judge(|oracle, now| oracle.delivered(message, now));
+        self.world.record(What::delivered(message));
         Ok(())
     }
 
-    fn nature(&self, message: &OutgoingMessage) -> Option<Nature> {
-        self.world.judge(|oracle, _| oracle.nature(&message.id))
+    fn refuse(&self, message: &OutgoingMessage, why: Refusal) {
+        self.world.record(What::Refused { id: message.id.to_string(), why });
     }
 
     /// Some messages break the dispatcher itself, after it has sent those that stand before them.
     fn panics_at(&self, message: &OutgoingMessage, alone: bool) {
-        if self.role == Role::Destinations && self.nature(message) == Some(Nature::Panics) {
+        if self.role == Role::Destinations && self.world.nature(&message.id) == Some(Nature::Panics) {
             self.world.count(Injected::DispatcherPanic);
-            self.world.judge(|oracle, _| oracle.panicked(&message.id, alone));
+            self.refuse(message, Refusal::Rejected);
+            // An attempt, if nothing else was sent with it.
+            if alone {
+                let outcomes = vec![(message.id.to_string(), Outcome::Refused)];
+                self.world.record_of(&self.life, What::Told { outcomes });
+            }
             std::panic::resume_unwind(Box::new("it breaks the dispatcher"));
         }
     }
 
     /// Some outcomes are lost on the way back: the destination has the message, the sender does not know.
-    fn lose_some(&self, outcomes: Vec<Outcome>) -> Vec<Outcome> {
+    fn lose_some(&self, outcomes: Vec<Sent>) -> Vec<Sent> {
         let lost = self.world.plan.lost_acknowledgements;
-        let lose = |outcome: Outcome| {
+        let lose = |outcome: Sent| {
             if self.world.strikes(lost, Injected::LostAcknowledgement) {
                 return Err(DispatchError::new(DispatchErrorKind::Unavailable, "the connection broke"));
             }
@@ -136,7 +150,7 @@ impl SimDispatcher {
         outcomes.into_iter().map(lose).collect()
     }
 
-    fn acknowledge_unwritten(&self, messages: &[OutgoingMessage]) -> Vec<Outcome> {
+    fn acknowledge_unwritten(&self, messages: &[OutgoingMessage]) -> Vec<Sent> {
         let later = Self::new(self.world.clone(), self.life.clone(), self.role);
         let behind = messages.to_vec();
         tokio::spawn(async move {
@@ -153,13 +167,13 @@ impl Dispatcher for SimDispatcher {
         Ok(false)
     }
 
-    async fn dispatch(&self, messages: &[OutgoingMessage], _: Option<Enlistment<'_>>) -> Vec<Outcome> {
+    async fn dispatch(&self, messages: &[OutgoingMessage], _: Option<Enlistment<'_>>) -> Vec<Sent> {
         if self.role == Role::ErrorQueue && self.world.has(Planted::ErrorPathRemovesFirst) {
             return self.acknowledge_unwritten(messages);
         }
         let Some(first) = messages.first() else { return Vec::new() };
         let mut call = Underway { dispatcher: self, destination: first.destination.clone(), answered: false };
-        self.world.judge(|oracle, now| oracle.sending(&self.life, messages, now));
+        self.world.record_of(&self.life, What::sending(messages, self.way()));
         self.life.passes().await;
         let [there, back] = self.latencies(&call.destination);
         sleep(there).await;
@@ -177,7 +191,8 @@ impl Dispatcher for SimDispatcher {
         self.life.passes().await;
         let outcomes = self.lose_some(outcomes);
         call.answered = true;
-        self.world.judge(|oracle, now| oracle.told(&self.life, messages, &outcomes, now));
+        self.world.record_of(&self.life, What::told(messages, &outcomes));
+        self.world.watch(|bounds, now| bounds.told(&self.life, &call.destination, &outcomes, now));
         outcomes
     }
 }
@@ -186,7 +201,7 @@ impl Drop for Underway<'_> {
     fn drop(&mut self) {
         let SimDispatcher { world, life, .. } = self.dispatcher;
         if !self.answered {
-            world.judge(|oracle, now| oracle.unreached(life, &self.destination, now));
+            world.watch(|bounds, now| bounds.unreached(life, &self.destination, now));
         }
     }
 }

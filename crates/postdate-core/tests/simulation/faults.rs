@@ -60,7 +60,13 @@ pub(crate) struct Counters(BTreeMap<Injected, u64>);
 
 impl Counters {
     pub(crate) fn count(&mut self, what: Injected) {
-        *self.0.entry(what).or_default() += 1;
+        self.count_times(what, 1);
+    }
+
+    pub(crate) fn count_times(&mut self, what: Injected, times: u64) {
+        if times > 0 {
+            *self.0.entry(what).or_default() += times;
+        }
     }
 
     pub(crate) fn add(&mut self, other: &Self) {

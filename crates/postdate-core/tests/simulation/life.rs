@@ -26,6 +26,7 @@ pub(crate) struct Life {
     ending: Notify,
     ended: AtomicBool,
     killed: AtomicBool,
+    disturbed: AtomicBool,
     frozen_until: Mutex<Option<Instant>>,
     /// After how many more passages of the gate something happens.
     ambush: Mutex<Option<(u64, Ambush)>>,
@@ -48,6 +49,7 @@ impl Life {
             ending: Notify::new(),
             ended: AtomicBool::new(false),
             killed: AtomicBool::new(false),
+            disturbed: AtomicBool::new(false),
             frozen_until: Mutex::default(),
             ambush: Mutex::default(),
             sprung: Notify::new(),
@@ -76,6 +78,10 @@ impl Life {
 
     pub(crate) fn is_killed(&self) -> bool {
         self.killed.load(Relaxed)
+    }
+
+    pub(crate) fn is_disturbed_for_the_first_time(&self) -> bool {
+        !self.disturbed.swap(true, Relaxed)
     }
 
     fn spring(&self) -> Option<Ambush> {

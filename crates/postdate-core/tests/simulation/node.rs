@@ -7,6 +7,7 @@ use std::{
 };
 
 use postdate_core::{Address, BreakerName, DelayedDelivery, Event, Observer, TransactionMode};
+use postdate_history::What;
 use tokio::time::sleep;
 
 use crate::{
@@ -99,13 +100,13 @@ impl Node {
         let patience = HEALED.saturating_sub(self.world.elapsed()).min(Duration::from_secs(30));
         if life.lie_in_wait(passages, ambush, patience).await {
             self.world.count(what);
-            self.world.judge(|oracle, _| oracle.disturbed(&life));
+            self.world.disturbed(&life);
         }
     }
 
     async fn start(&self) {
         let world = &self.world;
-        let number = world.judge(|oracle, _| oracle.born());
+        let number = world.watch(|bounds, _| bounds.born());
         let life = Arc::new(Life::new(self.index, number));
         let dispatcher = |role| SimDispatcher::new(world.clone(), life.clone(), role);
         let mut settings = world.plan.settings();
@@ -129,6 +130,7 @@ impl Node {
         let Some(Running { life, .. }) = self.take() else { return };
         life.kill();
         life.end();
+        self.world.record_of(&life, What::Died);
     }
 
     /// Clients of this process leave first: they share the handle whose drop ends delivery.
@@ -150,10 +152,11 @@ impl Node {
             }
             tokio::task::yield_now().await;
         };
-        let begun = self.world.now();
+        let begun = self.world.elapsed();
         let stopped = delivery.stop().await;
         self.world.note(format_args!("{life} stopped: {stopped:?}"));
-        self.world.judge(|oracle, now| oracle.stopped(&life, stopped, begun, now));
+        self.world.record_of(&life, What::Stopped);
+        self.world.watch(|bounds, now| bounds.stopped(&life, now.elapsed - begun, now));
     }
 
     /// The breakers that this node reports as tripped.
@@ -180,9 +183,9 @@ impl Observer for Listener {
                     BreakerName::Store => self.world.count(Injected::StoreBreaker),
                     BreakerName::Fetch => self.world.count(Injected::FetchBreaker),
                     BreakerName::Dispatch(_) => self.world.count(Injected::DispatchBreaker),
-                    BreakerName::Recovery => {}
+                    BreakerName::Receive | BreakerName::Recovery => {}
                 }
-                self.world.judge(|oracle, now| oracle.breaker_tripped(&self.life, breaker, now));
+                self.world.watch(|bounds, now| bounds.breaker_tripped(&self.life, breaker, now));
             }
             Event::PossibleDuplicate { id, .. } => self.world.note(format_args!("{id} may come twice")),
             _ => {}

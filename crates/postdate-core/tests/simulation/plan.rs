@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
+use jiff::SignedDuration;
 use postdate_core::{Backoff, CatchUp, Settings};
+use postdate_history::{Guarantee, Knowledge, Rules};
 
 use crate::{faults::Planted, rng::Rng};
 
@@ -16,7 +18,11 @@ pub(crate) const HEALED: Duration = Duration::from_secs(180);
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How long a batch may take to send, T in the promises.
 pub(crate) const SEND_TIME_LIMIT: Duration = Duration::from_secs(10);
-pub(crate) const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(20));
+/// Everything settles so long after the faults have stopped: a lease, the longest wait, and all the back-off
+/// steps of a message that is refused again and again.
+const CONVERGENCE: SignedDuration = SignedDuration::from_secs(30 + 60 + 90);
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+pub(crate) const RETRY_BACKOFF: Backoff = Backoff::new(FIRST_RETRY, Duration::from_secs(20));
 
 /// May be down; in some worlds it is down for good.
 pub(crate) const BILLING: &str = "billing";
@@ -141,6 +147,19 @@ impl Plan {
             settings.catch_up = CatchUp::default().rate(rate);
         }
         settings
+    }
+
+    /// What the judge must know.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            guarantee: Guarantee::AtLeastOnce,
+            knowledge: Knowledge::Effects,
+            retries: self.retries,
+            shortest_retry: SignedDuration::try_from(FIRST_RETRY).expect("half a second fits"),
+            resolution: SignedDuration::from_micros(1),
+            maximum_lateness: None,
+            converges_within: Some(CONVERGENCE),
+        }
     }
 
     /// Whether calls to the store always succeed.

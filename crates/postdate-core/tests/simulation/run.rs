@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use postdate_core::DelayedMessageStore;
+use postdate_history::{Counts, Event, Violation, What};
 use tokio::{runtime, task::JoinSet, time::sleep};
 
 use crate::{
     clients::{Clients, Letter},
-    faults::{Counters, Planted},
+    faults::{Counters, Injected, Planted},
     node::Node,
-    oracle::Violation,
     trace::Trace,
     world::World,
 };
@@ -26,8 +26,11 @@ const SLOW_AUDIT: Duration = Duration::from_secs(15);
 pub(crate) struct Outcome {
     pub violations: Vec<Violation>,
     pub counters: Counters,
+    pub counts: Counts,
     pub hash: u64,
     pub trace: String,
+    /// Empty if it was not kept.
+    pub history: Vec<Event>,
 }
 
 impl Outcome {
@@ -38,17 +41,22 @@ impl Outcome {
 }
 
 /// Runs the world of a seed, with a mistake planted or without.
-pub(crate) fn run(seed: u64, planted: Option<Planted>, keep_trace: bool) -> Outcome {
+pub(crate) fn run(seed: u64, planted: Option<Planted>, keep: bool) -> Outcome {
     let runtime = runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime without I/O can be built");
     runtime.block_on(async {
-        let world = World::new(seed, planted, keep_trace);
+        let world = World::new(seed, planted, keep);
         play(&world).await;
         let mut state = world.state();
         let trace = std::mem::replace(&mut state.trace, Trace::new(false));
+        let (mut counters, counts) = (state.counters.clone(), state.judge.counts());
+        counters.count_times(Injected::LeaseRanOut, counts.leases_ran_out);
+        counters.count_times(Injected::Duplicate, counts.duplicated);
         Outcome {
-            violations: state.oracle.violations().to_vec(),
-            counters: state.oracle.counters.clone(),
+            violations: [state.judge.violations(), state.bounds.violations()].concat(),
+            counters,
+            counts,
+            history: state.history.take().unwrap_or_default(),
             hash: trace.hash(),
             trace: trace.into_text(),
         }
@@ -73,9 +81,10 @@ async fn play(world: &Arc<World>) {
     if !until(world, &*store, AUDIT, || world.healed()).await {
         return;
     }
+    world.record(What::Healed);
     // Clients that found no store are trying again, and nodes that were down are coming back.
     tasks.join_all().await;
-    let quiet = || !world.judge(|oracle, now| oracle.is_busy(now));
+    let quiet = || !is_busy(world);
     let settled = until(world, &*store, SLOW_AUDIT, quiet).await;
     if settled && idle(world).await && last_letters(world, &clients, &*store).await {
         close(world, &nodes, &*store).await;
@@ -91,25 +100,26 @@ async fn until(
 ) -> bool {
     loop {
         world.audit(store);
-        if !well(world) || so() {
-            return well(world);
+        if !world.is_well() || so() {
+            return world.is_well();
         }
         sleep(pause).await;
     }
 }
 
-fn well(world: &World) -> bool {
-    world.state().oracle.violations().is_empty()
+fn is_busy(world: &World) -> bool {
+    let now = world.now();
+    world.state().judge.is_busy(now)
 }
 
 /// A time in which there is nothing to do.
 async fn idle(world: &World) -> bool {
     // What was settled last may still be on its way back.
     sleep(SETTLING).await;
-    let before = world.state().oracle.calls();
+    let before = world.state().bounds.calls();
     sleep(IDLE).await;
-    world.judge(|oracle, now| oracle.idled(&before, IDLE, now));
-    well(world)
+    world.watch(|bounds, now| bounds.idled(&before, IDLE, now));
+    world.is_well()
 }
 
 /// Each destination gets another message, so that every breaker has a reason to close.
@@ -119,16 +129,15 @@ async fn last_letters(world: &World, clients: &Clients, store: &dyn DelayedMessa
     }
     sleep(SETTLING).await;
     world.audit(store);
-    let busy = world.judge(|oracle, now| oracle.is_busy(now));
-    if busy {
-        world.judge(|oracle, now| oracle.violated("L1", now, "a last message is still there".to_owned()));
+    if is_busy(world) {
+        world.violated("L1", "a last message is still there".to_owned());
     }
-    well(world)
+    world.is_well()
 }
 
 async fn close(world: &World, nodes: &[Arc<Node>], store: &dyn DelayedMessageStore) {
     for (life, breaker) in nodes.iter().flat_map(|node| node.tripped()) {
-        world.judge(|oracle, now| oracle.still_tripped(&life, &breaker, now));
+        world.watch(|bounds, now| bounds.still_tripped(&life, &breaker, now));
     }
     for node in nodes {
         node.stop().await;

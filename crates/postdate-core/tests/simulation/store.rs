@@ -14,6 +14,7 @@ use postdate_core::{
     NextDue, Operation, Rescheduling, ScheduledMessage, ScheduledMessages, ScheduledSummary, Stats,
     StoreError, TransactionMode,
 };
+use postdate_history::What;
 
 use crate::{
     claim::SimClaim,
@@ -84,7 +85,9 @@ impl SimStore {
 
     fn store_now(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
         let dues = at_once(self.inner.store(messages))?;
-        self.wire.world.judge(|oracle, now| oracle.stored(messages, &dues, now));
+        for (DelayedMessage { message, .. }, due) in messages.iter().zip(&dues) {
+            self.wire.world.record(What::Stored { id: message.id.to_string(), due: *due });
+        }
         self.wake_own();
         Ok(dues)
     }
@@ -99,16 +102,14 @@ impl SimStore {
             at_once(batch.claim.remove(&ids_of(&batch.messages)))?;
         }
         let claim = SimClaim::new(self.wire.clone(), batch.claim, &batch.messages, began);
-        world.judge(|oracle, now| {
-            oracle.granted(life, claim.number(), &batch.messages, now);
-            if batch.messages.is_empty() {
-                oracle.fetched_nothing(life, request.except, now);
-            }
-            if world.has(Planted::RemoveThenSend) {
-                let ids = ids_of(&batch.messages);
-                oracle.removed(claim.number(), &ids, &vec![true; ids.len()], now);
-            }
-        });
+        world.record_of(life, What::fetched(claim.number(), Some(world.lease_end()), &batch.messages));
+        if batch.messages.is_empty() {
+            world.watch(|bounds, now| bounds.fetched_nothing(life, request.except, now));
+        }
+        if world.has(Planted::RemoveThenSend) {
+            let ids = ids_of(&batch.messages);
+            world.record_of(life, What::removed(claim.number(), &ids, &vec![true; ids.len()]));
+        }
         Ok(Fetched { messages: batch.messages, claim, now: batch.now, contended: batch.contended })
     }
 
@@ -134,7 +135,7 @@ impl SimStore {
             })?;
         }
         let Wire { world, life } = &self.wire;
-        world.judge(|oracle, now| oracle.asked(life, except, next, now));
+        world.watch(|bounds, now| bounds.asked(life, except, next, now));
         Ok(next)
     }
 
@@ -222,7 +223,9 @@ impl ScheduledMessages for SimStore {
     async fn cancel(&self, ids: &[MessageId]) -> Result<Vec<Cancellation>, StoreError> {
         let cancel = || {
             let answers = at_once(self.inner.cancel(ids))?;
-            self.wire.world.judge(|oracle, now| oracle.cancelled(ids, &answers, now));
+            for (id, answer) in ids.iter().zip(&answers) {
+                self.wire.world.record(What::cancelled(id, *answer));
+            }
             Ok(answers)
         };
         self.wire.call(Operation::Cancel, cancel).await?.or_lost(Operation::Cancel)
@@ -231,7 +234,7 @@ impl ScheduledMessages for SimStore {
     async fn reschedule(&self, id: &MessageId, due: Due) -> Result<Rescheduling, StoreError> {
         let reschedule = || {
             let answer = at_once(self.inner.reschedule(id, due))?;
-            self.wire.world.judge(|oracle, now| oracle.rescheduled(id, answer, now));
+            self.wire.world.record(What::rescheduled(id, answer));
             self.wake_own();
             Ok(answer)
         };

@@ -1,6 +1,13 @@
 //! What happened, as a hash that two runs of one seed must share, and as text for people.
 
-use std::{fmt, fmt::Write as _, time::Duration};
+use std::{
+    fmt,
+    fmt::Write as _,
+    hash::{Hash as _, Hasher},
+    time::Duration,
+};
+
+use postdate_history::Event;
 
 /// The trace of one run.
 #[derive(Debug)]
@@ -26,6 +33,11 @@ impl Trace {
         }
     }
 
+    /// What is judged belongs to what must be the same.
+    pub(crate) fn take(&mut self, event: &Event) {
+        event.hash(&mut self.hash);
+    }
+
     pub(crate) fn hash(&self) -> u64 {
         self.hash.0
     }
@@ -35,11 +47,21 @@ impl Trace {
     }
 }
 
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 impl fmt::Write for Fnv {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
-        }
+        self.write(text.as_bytes());
         Ok(())
     }
 }

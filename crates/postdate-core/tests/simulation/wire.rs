@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use postdate_core::{Operation, StoreError, StoreErrorKind};
 use tokio::time::sleep;
 
-use crate::{faults::Injected, life::Life, world::World};
+use crate::{bounds::is_of_clients, faults::Injected, life::Life, world::World};
 
 /// The connection of one process to the store.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Wire {
     ) -> Result<Answer<T>, StoreError> {
         let Self { world, life } = self;
         life.passes().await;
-        world.judge(|oracle, now| oracle.called(life, operation, self.is_cut(), now));
+        world.watch(|bounds, now| bounds.called(life, operation, self.is_cut(), now));
         let [there, back] = self.latencies();
         sleep(there).await;
         let failing = world.plan.failing_calls;
@@ -61,7 +61,10 @@ impl Wire {
         };
         let reached = matches!(answer, Ok(Answer::Came(_)));
         world.note(format_args!("{life} {operation}: {}", if reached { "done" } else { "failed" }));
-        world.judge(|oracle, now| oracle.answered(life, operation, reached, now));
+        world.watch(|bounds, now| bounds.answered(life, operation, reached, now));
+        if !reached && !is_of_clients(operation) {
+            world.disturbed(life);
+        }
         answer
     }
 

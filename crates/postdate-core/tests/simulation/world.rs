@@ -1,4 +1,4 @@
-//! The one thing that everything in a simulation shares: clock, chance, trace, oracle.
+//! The one thing that everything in a simulation shares: clock, chance, trace, judge.
 
 use std::{
     collections::BTreeMap,
@@ -16,11 +16,13 @@ use postdate_core::{
     Backend as _, Claim, Clock, DelayedMessageStore, EndpointName, Memory, MessageId, TokioClock,
     TransactionMode,
 };
+use postdate_history::{Event, Judge, What};
+use tokio::time::Instant;
 
 use crate::{
-    faults::{Injected, Planted},
+    bounds::{Bounds, Moment},
+    faults::{Counters, Injected, Planted},
     life::Life,
-    oracle::Oracle,
     plan::{HEALED, Plan},
     rng::Rng,
     store::SharedClaim,
@@ -36,7 +38,7 @@ pub(crate) struct World {
     pub planted: Option<Planted>,
     pub memory: Memory,
     clock: StoreClock,
-    start: Timestamp,
+    start: Instant,
     state: Mutex<State>,
 }
 
@@ -45,11 +47,29 @@ pub(crate) struct World {
 pub(crate) struct State {
     pub rng: Rng,
     pub trace: Trace,
-    pub oracle: Oracle,
+    pub judge: Judge,
+    pub bounds: Bounds,
+    pub counters: Counters,
+    /// What happened, where somebody wants to have it.
+    pub history: Option<Vec<Event>>,
+    natures: BTreeMap<MessageId, Nature>,
+    last_claim: u64,
     /// Claims of crashed processes and lost answers: nobody gives back what they hold.
     pub graveyard: Vec<Box<dyn Claim>>,
     /// Who holds what; for planted faults only.
     pub holders: BTreeMap<MessageId, SharedClaim>,
+}
+
+/// What kind of message it is, which the engine has to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nature {
+    Healthy,
+    /// Its destination refuses it.
+    Poison,
+    /// The dispatcher panics over it.
+    Panics,
+    /// Its destination does not exist.
+    Homeless,
 }
 
 /// The clock of the store. It can be shifted for the time of one call, to plant a mistake.
@@ -66,20 +86,29 @@ impl Clock for StoreClock {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, planted: Option<Planted>, keep_trace: bool) -> Arc<Self> {
+    /// `keep` keeps the trace as text, and the history.
+    pub(crate) fn new(seed: u64, planted: Option<Planted>, keep: bool) -> Arc<Self> {
         let plan = Plan::new(seed, planted);
         let start = Timestamp::from_second(1_800_000_000).expect("a time in the year 2027");
         let clock = StoreClock { clock: TokioClock::starting_at(start), shift_seconds: Arc::default() };
         let memory = Memory::builder().clock(clock.clone()).lease(plan.lease).build();
+        let rules = plan.rules();
         let state = State {
             rng: Rng::new(seed),
-            trace: Trace::new(keep_trace),
-            oracle: Oracle::new(&plan, start),
+            trace: Trace::new(keep),
+            judge: Judge::new(rules.clone()),
+            bounds: Bounds::default(),
+            counters: Counters::default(),
+            history: keep.then(Vec::new),
+            natures: BTreeMap::new(),
+            last_claim: 0,
             graveyard: Vec::new(),
             holders: BTreeMap::new(),
         };
+        let start = Instant::now();
         let world = Self { plan, planted, memory, clock, start, state: Mutex::new(state) };
         world.note(format_args!("seed {seed}: {:?}", world.plan));
+        world.record(What::Began { rules });
         Arc::new(world)
     }
 
@@ -92,8 +121,13 @@ impl World {
         self.clock.clock.now()
     }
 
+    /// When a lease ends that begins now.
+    pub(crate) fn lease_end(&self) -> Timestamp {
+        self.now() + self.plan.lease
+    }
+
     pub(crate) fn elapsed(&self) -> Duration {
-        self.now().duration_since(self.start).unsigned_abs()
+        self.start.elapsed()
     }
 
     pub(crate) fn healed(&self) -> bool {
@@ -113,7 +147,7 @@ impl World {
     pub(crate) fn count(&self, what: Injected) {
         let at = self.elapsed();
         let mut state = self.state();
-        state.oracle.counters.count(what);
+        state.counters.count(what);
         state.trace.note(at, format_args!("! {what:?}"));
     }
 
@@ -126,10 +160,62 @@ impl World {
         strikes
     }
 
-    /// Asks the oracle, who is told the time.
-    pub(crate) fn judge<T>(&self, judge: impl FnOnce(&mut Oracle, Timestamp) -> T) -> T {
-        let now = self.now();
-        judge(&mut self.state().oracle, now)
+    /// Something happened, outside of all processes.
+    pub(crate) fn record(&self, what: What) {
+        self.take(Event::outside(self.now(), what));
+    }
+
+    /// Something happened in a process or to it.
+    pub(crate) fn record_of(&self, life: &Life, what: What) {
+        self.take(Event::of(life.number, self.now(), what));
+    }
+
+    fn take(&self, event: Event) {
+        let mut state = self.state();
+        state.trace.take(&event);
+        state.bounds.happened(&event.what);
+        state.judge.take(&event);
+        if let Some(history) = &mut state.history {
+            history.push(event);
+        }
+    }
+
+    /// From here on the leases of this process may run out.
+    pub(crate) fn disturbed(&self, life: &Life) {
+        if life.is_disturbed_for_the_first_time() {
+            self.record_of(life, What::Disturbed);
+        }
+    }
+
+    /// Asks those who watch how processes behave.
+    pub(crate) fn watch<T>(&self, watch: impl FnOnce(&mut Bounds, Moment) -> T) -> T {
+        let now = Moment { store: self.now(), elapsed: self.elapsed() };
+        watch(&mut self.state().bounds, now)
+    }
+
+    /// A promise is broken that nobody else watches over.
+    pub(crate) fn violated(&self, promise: &'static str, what: String) {
+        self.watch(|bounds, now| bounds.violated(promise, now, what));
+    }
+
+    /// Whether nothing has gone wrong so far.
+    pub(crate) fn is_well(&self) -> bool {
+        let state = self.state();
+        state.judge.violations().is_empty() && state.bounds.violations().is_empty()
+    }
+
+    pub(crate) fn next_claim(&self) -> u64 {
+        let mut state = self.state();
+        state.last_claim += 1;
+        state.last_claim
+    }
+
+    pub(crate) fn is_a(&self, id: &MessageId, nature: Nature) {
+        self.state().natures.insert(id.clone(), nature);
+    }
+
+    pub(crate) fn nature(&self, id: &MessageId) -> Option<Nature> {
+        self.state().natures.get(id).copied()
     }
 
     /// Reads the store's clock as the given node's, where that mistake is planted.
@@ -155,8 +241,17 @@ impl World {
 
     /// Looks whether everything is where it should be.
     pub(crate) fn audit(&self, store: &dyn DelayedMessageStore) {
-        let holds = |id: &MessageId| at_once(store.get(id)).is_ok_and(|found| found.is_some());
-        self.judge(|oracle, now| oracle.audit(now, holds));
+        let holds = |id: &str| {
+            let id = MessageId::new(id).expect("an id that was valid before");
+            at_once(store.get(&id)).is_ok_and(|found| found.is_some())
+        };
+        let (now, mut state) = (self.now(), self.state());
+        let State { judge, history, natures, .. } = &mut *state;
+        let Some(history) = history else { return judge.audit(now, holds) };
+        let ids = natures.keys().map(MessageId::to_string).filter(|id| holds(id)).collect();
+        let audited = Event::outside(now, What::Audited { ids });
+        judge.take(&audited);
+        history.push(audited);
     }
 }
 

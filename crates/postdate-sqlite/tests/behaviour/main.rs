@@ -5,6 +5,7 @@
 mod claims;
 mod errors;
 mod place;
+mod pump;
 mod queues;
 mod store;
 mod transactions;

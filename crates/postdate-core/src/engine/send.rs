@@ -4,14 +4,12 @@ use std::{any::Any, error::Error, panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt as _;
 
-use super::{batch::Group, context::Context, deadline::Deadline, now};
-use crate::{
-    Address, DispatchError, DispatchErrorKind, Dispatcher, Enlistment, OutgoingMessage, machine::Admission,
-};
+use super::{Context, Deadline};
+use crate::{Address, DispatchError, DispatchErrorKind, Dispatcher, Enlistment, OutgoingMessage};
 
 /// What became of one message.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// The destination has it.
     Delivered,
     /// It was not sent.
@@ -20,59 +18,16 @@ pub(super) enum Outcome {
     NotTried,
 }
 
-/// A group after sending.
-#[derive(Debug)]
-pub(super) struct Sent {
-    pub group: Group,
-    pub outcomes: Vec<Outcome>,
-}
-
 /// The dispatcher left a shared transaction in an unknown state.
 #[derive(Debug)]
-pub(super) struct Broken {
+pub(crate) struct Broken {
     pub destination: Address,
     pub error: String,
     pub panicked: bool,
 }
 
-/// Sends a group that its gate admits: all of it, or one message to find out whether its destination is back.
-///
-/// # Errors
-/// Within a transaction only: when the dispatcher panicked or did not answer, nobody knows what it left there.
-pub(super) async fn group(
-    context: &Context,
-    group: Group,
-    admission: Admission,
-    deadline: &Deadline,
-    mut transaction: Option<Enlistment<'_>>,
-) -> Result<Sent, Broken> {
-    let parts: [&[OutgoingMessage]; 2] = match admission {
-        Admission::All => [&group.messages[..], &[]],
-        Admission::Probe => [&group.messages[..1], &group.messages[1..]],
-        Admission::Nothing => [&[], &[]],
-    };
-    let mut outcomes = Vec::with_capacity(group.messages.len());
-    for part in parts.into_iter().filter(|part| !part.is_empty()) {
-        if !deadline.allows_sending() || outcomes.iter().any(is_unavailable) {
-            break;
-        }
-        outcomes.extend(match &mut transaction {
-            None => each(context, &*context.dispatcher, part, deadline).await,
-            Some(transaction) => {
-                let (dispatcher, to) = (&*context.dispatcher, &group.destination);
-                together(context, dispatcher, to, part, transaction.reborrow()).await?
-            }
-        });
-    }
-    if admission != Admission::Nothing && outcomes.is_empty() {
-        context.gates().undecided(&group.destination, now());
-    }
-    outcomes.resize_with(group.messages.len(), || Outcome::NotTried);
-    Ok(Sent { group, outcomes })
-}
-
 /// An error and what caused it, on one line.
-pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -87,7 +42,7 @@ pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
 ///
 /// # Errors
 /// When the dispatcher panicked or did not answer for all: nobody knows what it left in the transaction.
-pub(super) async fn together(
+pub(crate) async fn together(
     context: &Context,
     dispatcher: &dyn Dispatcher,
     destination: &Address,
@@ -105,7 +60,7 @@ pub(super) async fn together(
 
 /// Sends messages together; if that panics one by one, so that the panic is charged to the one that causes it.
 /// The last have no outcome if a destination is away or the claim is over.
-pub(super) async fn each(
+pub(crate) async fn each(
     context: &Context,
     dispatcher: &dyn Dispatcher,
     messages: &[OutgoingMessage],
@@ -178,11 +133,12 @@ async fn call(
 }
 
 /// What a panic said.
-pub(super) fn text_of(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-fn is_unavailable(outcome: &Outcome) -> bool {
+/// Whether the destination was away.
+pub(crate) fn is_unavailable(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(error) if error.kind() == DispatchErrorKind::Unavailable)
 }

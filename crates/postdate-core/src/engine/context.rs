@@ -1,4 +1,4 @@
-//! What the loop and the batches share.
+//! What a loop and its batches share.
 
 use std::{
     collections::BTreeMap,
@@ -8,18 +8,16 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::now;
+use super::{Calls, now};
 use crate::{
     Address, BreakerName, DelayedMessageStore, Dispatcher, EndpointName, Event, MessageId, Operation,
     Settings, StoreError, TransactionMode,
-    machine::{Breaker, FailureRate, Gates, Opened, Policy},
+    machine::{FailureRate, Gates, Opened, Policy},
     observer::{Reporter, Turn},
 };
 
-/// A tripped breaker whose call nobody has needed for so long is closed.
-const FORGET: Duration = Duration::from_secs(600);
-
-/// What the loop and the batches share.
+/// What a loop and its batches share. The poller and the pump of one endpoint share one, and with it what is known
+/// of the error queue.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub endpoint: EndpointName,
@@ -32,18 +30,9 @@ pub(crate) struct Context {
     pub policy: Policy,
     pub reporter: Reporter,
     gates: Mutex<Gates>,
-    store_calls: Mutex<StoreCalls>,
+    store_calls: Calls,
     recovery: Mutex<FailureRate>,
     suspects: Mutex<BTreeMap<MessageId, String>>,
-}
-
-/// A breaker for each kind of call: one that succeeds must not hide another that never does. Together they are
-/// the fetch breaker.
-#[derive(Debug, Default)]
-struct StoreCalls {
-    /// Each with the time of its last failure.
-    breakers: BTreeMap<Operation, (Breaker, Instant)>,
-    tripped: usize,
 }
 
 /// Where messages come from and go to.
@@ -73,7 +62,11 @@ impl Context {
                 maximum_lateness: settings.catch_up.maximum_lateness,
             },
             gates: Mutex::new(Gates::new(settings.time_to_trigger_dispatch_circuit_breaker)),
-            store_calls: Mutex::default(),
+            store_calls: Calls::new(
+                BreakerName::Fetch,
+                Operation::FetchDue,
+                settings.time_to_trigger_fetch_circuit_breaker,
+            ),
             recovery: Mutex::new(FailureRate::new(settings.maximum_recovery_failures_per_second)),
             suspects: Mutex::default(),
             settings,
@@ -81,55 +74,43 @@ impl Context {
         }
     }
 
-    pub(super) fn gates(&self) -> MutexGuard<'_, Gates> {
+    pub(crate) fn gates(&self) -> MutexGuard<'_, Gates> {
         lock(&self.gates)
     }
 
     /// Destinations for which nothing should be fetched now.
-    pub(super) fn shut_gates(&self, now: Instant) -> Vec<Address> {
+    pub(crate) fn shut_gates(&self, now: Instant) -> Vec<Address> {
+        self.forget_gates(now);
+        self.gates().shut(now)
+    }
+
+    /// Time has passed: breakers that nothing else would close may close.
+    pub(crate) fn time_passed(&self) {
+        self.recovery_passed();
+        self.forget_gates(now());
+    }
+
+    fn forget_gates(&self, now: Instant) {
         self.reporter.watch(&self.gates, |gates| {
-            let forgotten =
-                gates.forget(now).into_iter().map(BreakerName::Dispatch).map(Turn::Closed).collect();
-            (gates.shut(now), forgotten)
-        })
+            let forgotten = gates.forget(now).into_iter().map(BreakerName::Dispatch);
+            ((), forgotten.map(Turn::Closed).collect())
+        });
     }
 
     /// A call to the store failed. Answers how long to leave it alone.
-    pub(super) fn store_failed(&self, operation: Operation, error: &StoreError) -> Duration {
-        let time_to_trigger = self.settings.time_to_trigger_fetch_circuit_breaker;
-        let pause = self.reporter.watch(&self.store_calls, |calls| {
-            let new = || (Breaker::new(time_to_trigger), now());
-            let (breaker, last_failure) = calls.breakers.entry(watched(operation)).or_insert_with(new);
-            let failed = breaker.failure(now());
-            *last_failure = now();
-            calls.tripped += usize::from(failed.tripped);
-            let first = failed.tripped && calls.tripped == 1;
-            let turn = first.then(|| Turn::Tripped(BreakerName::Fetch, error.to_string()));
-            (failed.pause, turn.into_iter().collect())
-        });
+    pub(crate) fn store_failed(&self, operation: Operation, error: &StoreError) -> Duration {
+        let pause = self.store_calls.failed(&self.reporter, operation, error);
         self.reporter.report(Event::StoreFailed { retry_after: pause, error });
         pause
     }
 
     /// A call to the store succeeded.
-    pub(super) fn store_answered(&self, operation: Operation) {
-        self.reporter.watch(&self.store_calls, |calls| {
-            // What failed and was then never needed again would keep the breaker tripped for ever.
-            let forgotten = |last: Instant| now().saturating_duration_since(last) > FORGET;
-            let mut ended = 0;
-            for (watched_operation, (breaker, last_failure)) in &mut calls.breakers {
-                if *watched_operation == watched(operation) || forgotten(*last_failure) {
-                    ended += usize::from(breaker.success());
-                }
-            }
-            calls.tripped -= ended;
-            let turn = (ended > 0 && calls.tripped == 0).then_some(Turn::Closed(BreakerName::Fetch));
-            ((), turn.into_iter().collect())
-        });
+    pub(crate) fn store_answered(&self, operation: Operation) {
+        self.store_calls.answered(&self.reporter, operation);
     }
 
     /// A destination took a message or refused one. Answers whether its gate was shut before.
-    pub(super) fn reached(&self, destination: &Address) -> bool {
+    pub(crate) fn reached(&self, destination: &Address) -> bool {
         self.reporter.watch(&self.gates, |gates| {
             let opened = gates.reached(destination);
             let closed = opened == Opened::AndBreakerClosed;
@@ -139,7 +120,7 @@ impl Context {
     }
 
     /// A destination could not be reached. Answers how long to leave it alone.
-    pub(super) fn unavailable(&self, destination: &Address, error: &str) -> Duration {
+    pub(crate) fn unavailable(&self, destination: &Address, error: &str) -> Duration {
         self.reporter.watch(&self.gates, |gates| {
             let failed = gates.unavailable(destination, now());
             let tripped = || Turn::Tripped(BreakerName::Dispatch(destination.clone()), error.to_owned());
@@ -148,7 +129,7 @@ impl Context {
     }
 
     /// Counting a failure or moving to the error queue did not work.
-    pub(super) fn recovery_failed(&self, id: &MessageId, error: &str) {
+    pub(crate) fn recovery_failed(&self, id: &MessageId, error: &str) {
         self.reporter.report(Event::RecoveryFailed { id, error });
         // A calm window before this failure ends the episode before.
         self.recovery_passed();
@@ -159,7 +140,7 @@ impl Context {
     }
 
     /// Time has passed: the recovery breaker may close.
-    pub(super) fn recovery_passed(&self) {
+    pub(crate) fn recovery_passed(&self) {
         self.reporter.watch(&self.recovery, |recovery| {
             let closed = recovery.pass(now()).then_some(Turn::Closed(BreakerName::Recovery));
             ((), closed.into_iter().collect())
@@ -167,28 +148,19 @@ impl Context {
     }
 
     /// A message, fetched alone, broke its transaction: next time its attempt counts as failed untried.
-    pub(super) fn suspect(&self, id: MessageId, error: String) {
+    pub(crate) fn suspect(&self, id: MessageId, error: String) {
         lock(&self.suspects).insert(id, error);
     }
 
     /// What is held against a message, once.
-    pub(super) fn suspicion(&self, id: &MessageId) -> Option<String> {
+    pub(crate) fn suspicion(&self, id: &MessageId) -> Option<String> {
         let mut suspects = lock(&self.suspects);
         if suspects.is_empty() { None } else { suspects.remove(id) }
     }
 }
 
-/// Whose breaker watches an operation. Renewing and giving back are not repeated until they succeed, so nothing
-/// would close a breaker of theirs.
-fn watched(operation: Operation) -> Operation {
-    match operation {
-        Operation::Renew | Operation::Release => Operation::FetchDue,
-        repeated => repeated,
-    }
-}
-
 /// How late `due` is at `now`.
-pub(super) fn lateness(now: Timestamp, due: Timestamp) -> Duration {
+pub(crate) fn lateness(now: Timestamp, due: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(due)).unwrap_or(Duration::ZERO)
 }
 

@@ -13,7 +13,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// When a claim ends and when to renew it, shared by all that send under it.
 #[derive(Debug)]
-pub(super) struct Deadline(Mutex<Term>);
+pub(crate) struct Deadline(Mutex<Term>);
 
 #[derive(Clone, Copy, Debug)]
 struct Term {
@@ -32,37 +32,37 @@ impl Term {
 }
 
 impl Deadline {
-    pub(super) fn new(ends: Option<Instant>) -> Self {
+    pub(crate) fn new(ends: Option<Instant>) -> Self {
         Self(Mutex::new(Term::until(ends)))
     }
 
     /// The claim was renewed.
-    pub(super) fn extend(&self, ends: Option<Instant>) {
+    pub(crate) fn extend(&self, ends: Option<Instant>) {
         *self.term() = Term::until(ends);
     }
 
     /// Renewing failed; it is to be tried again after a pause.
-    pub(super) fn renew_after(&self, pause: Duration) {
+    pub(crate) fn renew_after(&self, pause: Duration) {
         self.term().renewal = now().checked_add(pause);
     }
 
     /// The claim was lost: nothing more may be sent.
-    pub(super) fn lose(&self) {
+    pub(crate) fn lose(&self) {
         *self.term() = Term { sending_ends: Some(now()), renewal: None };
     }
 
     /// When to renew.
-    pub(super) fn renewal(&self) -> Option<Instant> {
+    pub(crate) fn renewal(&self) -> Option<Instant> {
         self.term().renewal
     }
 
     /// From when on nothing may be sent.
-    pub(super) fn sending_ends(&self) -> Option<Instant> {
+    pub(crate) fn sending_ends(&self) -> Option<Instant> {
         self.term().sending_ends
     }
 
     /// Whether enough is left of the claim to send under it.
-    pub(super) fn allows_sending(&self) -> bool {
+    pub(crate) fn allows_sending(&self) -> bool {
         self.sending_ends().is_none_or(|ends| now() < ends)
     }
 

@@ -1,0 +1,80 @@
+//! Calls of several kinds that one breaker watches.
+
+use std::{
+    collections::BTreeMap,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use super::now;
+use crate::{
+    BreakerName, Operation, StoreError,
+    machine::Breaker,
+    observer::{Reporter, Turn},
+};
+
+/// A tripped breaker whose call nobody has needed for so long is closed.
+const FORGET: Duration = Duration::from_secs(600);
+
+/// A breaker for each kind of call: one that succeeds must not hide another that never does. Together they are
+/// one breaker to the outside.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    name: BreakerName,
+    /// The call that goes on and on: it stands for those that are not repeated until they succeed, so that
+    /// something closes their breaker.
+    main: Operation,
+    time_to_trigger: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Each with the time of its last failure.
+    breakers: BTreeMap<Operation, (Breaker, Instant)>,
+    tripped: usize,
+}
+
+impl Calls {
+    pub(crate) fn new(name: BreakerName, main: Operation, time_to_trigger: Duration) -> Self {
+        Self { name, main, time_to_trigger, state: Mutex::default() }
+    }
+
+    /// A call failed. Answers how long to leave it alone.
+    pub(crate) fn failed(&self, reporter: &Reporter, operation: Operation, error: &StoreError) -> Duration {
+        reporter.watch(&self.state, |calls| {
+            let new = || (Breaker::new(self.time_to_trigger), now());
+            let (breaker, last_failure) = calls.breakers.entry(self.watched(operation)).or_insert_with(new);
+            let failed = breaker.failure(now());
+            *last_failure = now();
+            calls.tripped += usize::from(failed.tripped);
+            let first = failed.tripped && calls.tripped == 1;
+            let turn = first.then(|| Turn::Tripped(self.name.clone(), error.to_string()));
+            (failed.pause, turn.into_iter().collect())
+        })
+    }
+
+    /// A call succeeded.
+    pub(crate) fn answered(&self, reporter: &Reporter, operation: Operation) {
+        reporter.watch(&self.state, |calls| {
+            // What failed and was then never needed again would keep the breaker tripped for ever.
+            let forgotten = |last: Instant| now().saturating_duration_since(last) > FORGET;
+            let mut ended = 0;
+            for (watched, (breaker, last_failure)) in &mut calls.breakers {
+                if *watched == self.watched(operation) || forgotten(*last_failure) {
+                    ended += usize::from(breaker.success());
+                }
+            }
+            calls.tripped -= ended;
+            let turn = (ended > 0 && calls.tripped == 0).then_some(Turn::Closed(self.name.clone()));
+            ((), turn.into_iter().collect())
+        });
+    }
+
+    fn watched(&self, operation: Operation) -> Operation {
+        match operation {
+            Operation::Renew | Operation::Release => self.main,
+            repeated => repeated,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Storing one batch: store, then take from the queue.
+
+use std::{
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::{
+    sync::{mpsc, watch},
+    task::Id,
+};
+
+use super::{Shared, lock::Lock, quarantine::Quarantine};
+use crate::{
+    DelayedMessage, Due, DueMessage, Event, NotDeferred, Operation, OutgoingMessage, QueuedMessage,
+    ReceivedBatch, StoreError, StoreErrorKind,
+    engine::{self, DistantClock, Unstored},
+    machine::{Attempt, Sift, Sifted, intake::Away},
+};
+
+/// What a batch tells the loop: it is stored as far as it can be.
+#[derive(Debug)]
+pub(super) struct Note {
+    pub batch: Id,
+    /// The store did not take some of it, by no fault of theirs.
+    pub away: Option<Away>,
+    /// So many messages wait for the error queue.
+    pub waiting: usize,
+}
+
+/// A batch on its way.
+struct Batch {
+    shared: Arc<Shared>,
+    lock: Lock,
+    stop: watch::Receiver<bool>,
+    messages: Vec<DelayedMessage>,
+    /// One for each of them.
+    origins: Vec<Origin>,
+    quarantine: Quarantine,
+    away: Option<Away>,
+}
+
+/// Where a message to be stored comes from.
+#[derive(Debug)]
+struct Origin {
+    position: u64,
+    enqueued: Timestamp,
+    received: Timestamp,
+    /// As the message says it: a delay counts from its arrival in the queue.
+    due: Due,
+    came_before: bool,
+}
+
+/// Stores a batch.
+pub(super) async fn defer(
+    shared: Arc<Shared>,
+    received: ReceivedBatch,
+    stop: watch::Receiver<bool>,
+    notes: mpsc::UnboundedSender<Note>,
+) {
+    let ReceivedBatch { messages, claim } = received;
+    let clock = claim.received().map(DistantClock::showing);
+    let mut batch = Batch {
+        lock: Lock::new(shared.clone(), claim),
+        shared,
+        stop,
+        messages: Vec::with_capacity(messages.len()),
+        origins: Vec::with_capacity(messages.len()),
+        quarantine: Quarantine::default(),
+        away: None,
+    };
+    messages.into_iter().for_each(|queued| batch.read(queued, clock));
+    batch.store().await;
+    let Batch { shared, mut lock, stop, quarantine, away, .. } = batch;
+    // The loop may be gone already; then nobody needs to know.
+    let _ = notes.send(Note { batch: tokio::task::id(), away, waiting: quarantine.len() });
+    quarantine.empty(&shared.context, &mut lock, stop).await;
+}
+
+impl Batch {
+    fn read(&mut self, queued: QueuedMessage, clock: Option<DistantClock>) {
+        let QueuedMessage { position, enqueued, .. } = queued;
+        let received = clock.map_or(enqueued, |clock| clock.now());
+        let format = &self.shared.source.format;
+        let read = catch_unwind(AssertUnwindSafe(|| format.read(&queued)));
+        match read.unwrap_or_else(|_| Err(NotDeferred::new("reading it panicked"))) {
+            Ok(DelayedMessage { message, due }) => {
+                let waited = engine::lateness(received, enqueued);
+                let left = match due {
+                    Due::After(delay) => Due::After(delay.saturating_sub(waited)),
+                    Due::At(_) => due,
+                };
+                let came_before = queued.deliveries > 0;
+                self.messages.push(DelayedMessage { message, due: left });
+                self.origins.push(Origin { position, enqueued, received, due, came_before });
+            }
+            // It failed on its way to where it is.
+            Err(error) => {
+                let message = DueMessage { message: queued.message, due: enqueued, failures: 0 };
+                self.quarantine.add(position, message, &error, received);
+            }
+        }
+    }
+
+    /// Stores what can be stored, takes that from the queue, and puts aside what the store refuses.
+    async fn store(&mut self) {
+        let mut sift = Sift::new(self.messages.len());
+        while let Some(range) = sift.next().filter(|_| !*self.stop.borrow())
+            && let Some(attempt) = self.attempt(range).await
+        {
+            sift.note(attempt);
+        }
+        let Sifted { stored, refused, left, doubt } = sift.finish();
+        if let Some(error) = doubt {
+            self.blame_store(&error, None);
+            // Only another message can show whether it was the fault of this one.
+            self.away = self.away.map(|away| Away { probe: false, ..away });
+        }
+        self.complete(&stored).await;
+        for (place, error) in refused {
+            let Origin { position, enqueued, received, due, .. } = self.origins[place];
+            let due = due.resolve(enqueued).unwrap_or(Timestamp::MAX);
+            let message = DueMessage { message: self.messages[place].message.clone(), due, failures: 0 };
+            self.quarantine.add(position, message, &error, received);
+        }
+        let left: Vec<u64> = left.iter().map(|place| self.origins[*place].position).collect();
+        self.lock.give_back(&left).await;
+    }
+
+    /// Stores some messages, all or none. `None` if the lock on them ends before.
+    async fn attempt(&mut self, range: Range<usize>) -> Option<Attempt<StoreError>> {
+        let storing = self.shared.storing.store(&self.messages[range.clone()]);
+        let Err(Unstored { error, pause }) = self.lock.keep(storing).await? else {
+            return Some(Attempt::Stored);
+        };
+        if error.kind() == StoreErrorKind::Conflict
+            && range.len() == 1
+            && self.origins[range.start].came_before
+        {
+            return self.compare(range.start, error).await;
+        }
+        Some(match error.kind() {
+            _ if error.blames_message() => Attempt::Refused(error),
+            StoreErrorKind::Other | StoreErrorKind::Corrupt => Attempt::Unclear(error),
+            _ => {
+                self.blame_store(&error, pause);
+                Attempt::Away
+            }
+        })
+    }
+
+    /// A message that was received before may be stored already, and somebody may have given it another due time
+    /// since: that is no conflict.
+    async fn compare(&mut self, place: usize, conflict: StoreError) -> Option<Attempt<StoreError>> {
+        let (store, message) = (&self.shared.context.store, &self.messages[place].message);
+        let get = engine::guarded(Operation::Query, async { store.get(&message.id).await });
+        Some(match self.lock.keep(get).await? {
+            Ok(Some(stored)) if stored.message.message == *message => Attempt::Stored,
+            Ok(Some(_)) => Attempt::Refused(conflict),
+            // Gone in between: what it was is not known any more, so this comes again and is stored.
+            Ok(None) => {
+                self.away = Some(Away { pause: Duration::ZERO, probe: false });
+                Attempt::Away
+            }
+            Err(error) => {
+                self.blame_store(&error, None);
+                Attempt::Away
+            }
+        })
+    }
+
+    fn blame_store(&mut self, error: &StoreError, pause: Option<Duration>) {
+        let pause = pause.unwrap_or_else(|| self.shared.storing.failed(error));
+        self.shared.context.reporter.report(Event::StoreFailed { retry_after: pause, error });
+        self.away = Some(Away { pause, probe: true });
+    }
+
+    async fn complete(&mut self, stored: &[usize]) {
+        let positions: Vec<u64> = stored.iter().map(|place| self.origins[*place].position).collect();
+        let held = self.lock.complete(&positions).await;
+        for (place, _) in stored.iter().zip(held).filter(|(_, held)| !held) {
+            let OutgoingMessage { id, destination, .. } = &self.messages[*place].message;
+            self.shared.context.reporter.report(Event::PossibleDuplicate { id, destination });
+        }
+    }
+}

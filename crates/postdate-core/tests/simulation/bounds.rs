@@ -1,0 +1,260 @@
+//! What only a simulation can know of processes: how often they call, what their breakers do.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use postdate_core::{Address, BreakerName, DispatchError, DispatchErrorKind, NextDue, Operation};
+use postdate_history::{Violation, What};
+
+use crate::{life::Life, plan::LONGEST_WAIT};
+
+const WINDOW: Duration = Duration::from_secs(10);
+/// Contended polls back off to one a second, but begin anew after each message that was found.
+const MOST_EMPTY_POLLS: usize = 60;
+/// A loop and two batches or three, each with pauses of 50 ms doubling to 1 s.
+const MOST_CALLS_IN_AN_OUTAGE: usize = 60;
+/// The engine's default for all breakers.
+const TIME_TO_TRIGGER: Duration = Duration::from_secs(30);
+/// Stopping may take the drain time and a moment.
+const LONGEST_STOP: Duration = Duration::from_secs(31);
+
+/// How all processes behave.
+#[derive(Debug, Default)]
+pub(crate) struct Bounds {
+    lives: BTreeMap<u32, Conduct>,
+    /// Grows with every effect on the store.
+    version: u64,
+    violations: Vec<Violation>,
+}
+
+/// Now, by the clock of the store and from the start of the world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub store: Timestamp,
+    pub elapsed: Duration,
+}
+
+/// What one process did.
+#[derive(Debug, Default)]
+struct Conduct {
+    calls: u64,
+    in_outage: VecDeque<Duration>,
+    empty_polls: VecDeque<Duration>,
+    /// The last answer said that something is due now: for which version of the store and which question.
+    promised: Option<(u64, Vec<Address>)>,
+    destinations: BTreeMap<Address, Streak>,
+    operations: BTreeMap<Operation, Streak>,
+}
+
+/// An unbroken row of failures, and the last success.
+#[derive(Debug, Default)]
+struct Streak {
+    failing_since: Option<Duration>,
+    succeeded: bool,
+}
+
+impl Streak {
+    fn answered(&mut self, success: bool, at: Duration) {
+        if success {
+            *self = Self { failing_since: None, succeeded: true };
+        } else {
+            self.failing_since.get_or_insert(at);
+        }
+    }
+
+    fn justifies_tripping(&self, at: Duration) -> bool {
+        self.failing_since.is_some_and(|since| at >= since + TIME_TO_TRIGGER)
+    }
+
+    fn works(&self) -> bool {
+        self.failing_since.is_none() && self.succeeded
+    }
+}
+
+impl Bounds {
+    pub(crate) fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    pub(crate) fn violated(&mut self, promise: &'static str, now: Moment, what: String) {
+        self.violations.push(Violation { promise, at: now.store, what });
+    }
+
+    /// A process starts. Answers with its number.
+    pub(crate) fn born(&mut self) -> u32 {
+        let number = u32::try_from(self.lives.len()).unwrap_or(u32::MAX);
+        self.lives.insert(number, Conduct::default());
+        number
+    }
+
+    /// Something happened, perhaps to the store.
+    pub(crate) fn happened(&mut self, what: &What) {
+        self.version += u64::from(match what {
+            What::Stored { .. }
+            | What::Removed { .. }
+            | What::Failed { .. }
+            | What::Released { .. }
+            | What::Committed { .. }
+            | What::Dropped { .. }
+            | What::Cancelled { .. }
+            | What::Rescheduled { .. } => true,
+            What::Fetched { messages, .. } => !messages.is_empty(),
+            _ => false,
+        });
+    }
+
+    fn conduct(&mut self, life: &Life) -> &mut Conduct {
+        self.lives.entry(life.number).or_default()
+    }
+
+    /// L6: an outage is met with pauses, whatever the backlog.
+    pub(crate) fn called(&mut self, life: &Life, operation: Operation, cut: bool, now: Moment) {
+        if is_of_clients(operation) {
+            return;
+        }
+        let conduct = self.conduct(life);
+        conduct.calls += 1;
+        if !cut {
+            conduct.in_outage.clear();
+            return;
+        }
+        let calls = in_window(&mut conduct.in_outage, now.elapsed);
+        if calls > MOST_CALLS_IN_AN_OUTAGE {
+            self.violated(
+                "L6",
+                now,
+                format!("{life} calls a store that is down {calls} times in {WINDOW:?}"),
+            );
+        }
+    }
+
+    pub(crate) fn answered(&mut self, life: &Life, operation: Operation, reached: bool, now: Moment) {
+        self.conduct(life).operations.entry(operation).or_default().answered(reached, now.elapsed);
+    }
+
+    /// The store said when something will be due.
+    pub(crate) fn asked(&mut self, life: &Life, except: &[Address], next: NextDue, now: Moment) {
+        let version = self.version;
+        let due = next.due.is_some_and(|due| due <= now.store);
+        self.conduct(life).promised = due.then(|| (version, except.to_vec()));
+    }
+
+    /// L5: nobody spins on what others hold.
+    pub(crate) fn fetched_nothing(&mut self, life: &Life, except: &[Address], now: Moment) {
+        let version = self.version;
+        let conduct = self.conduct(life);
+        let misled = conduct.promised.take().is_some_and(|promised| promised == (version, except.to_vec()));
+        let polls = in_window(&mut conduct.empty_polls, now.elapsed);
+        if misled {
+            self.violated("L5", now, format!("{life} is sent to fetch what others hold"));
+        }
+        if polls > MOST_EMPTY_POLLS {
+            self.violated("L5", now, format!("{life} polls in vain {polls} times in {WINDOW:?}"));
+        }
+    }
+
+    /// L13: a breaker trips only after its time without a success.
+    pub(crate) fn breaker_tripped(&mut self, life: &Life, breaker: &BreakerName, now: Moment) {
+        let conduct = self.conduct(life);
+        let justified = match breaker {
+            BreakerName::Store => conduct
+                .operations
+                .get(&Operation::Store)
+                .is_some_and(|streak| streak.justifies_tripping(now.elapsed)),
+            BreakerName::Fetch => {
+                conduct.operations.values().any(|streak| streak.justifies_tripping(now.elapsed))
+            }
+            BreakerName::Dispatch(to) => {
+                conduct.destinations.get(to).is_some_and(|streak| streak.justifies_tripping(now.elapsed))
+            }
+            BreakerName::Receive | BreakerName::Recovery => true,
+        };
+        if !justified {
+            self.violated("L13", now, format!("the breaker for {breaker} of {life} trips without need"));
+        }
+    }
+
+    /// L13: no breaker is open whose calls succeed.
+    pub(crate) fn still_tripped(&mut self, life: &Life, breaker: &BreakerName, now: Moment) {
+        let conduct = self.conduct(life);
+        let works = match breaker {
+            BreakerName::Store => conduct.operations.get(&Operation::Store).is_some_and(Streak::works),
+            BreakerName::Fetch => conduct.operations.values().all(Streak::works),
+            BreakerName::Dispatch(to) => conduct.destinations.get(to).is_some_and(Streak::works),
+            BreakerName::Receive | BreakerName::Recovery => true,
+        };
+        if works {
+            self.violated(
+                "L13",
+                now,
+                format!("the breaker for {breaker} of {life} is open though all is well"),
+            );
+        }
+    }
+
+    /// How many calls to the store each process has made.
+    pub(crate) fn calls(&self) -> Vec<u64> {
+        self.lives.values().map(|conduct| conduct.calls).collect()
+    }
+
+    /// L5: what processes called in a time in which there was nothing to do, since `before` was counted.
+    pub(crate) fn idled(&mut self, before: &[u64], idle: Duration, now: Moment) {
+        let waits = idle.as_secs().div_ceil(LONGEST_WAIT.as_secs());
+        let most = 2 * (waits + 1);
+        let calls = self.calls();
+        for (life, (calls, before)) in calls.iter().zip(before).enumerate() {
+            if calls - before > most {
+                let what = format!("process {life} calls {} times in an idle {idle:?}", calls - before);
+                self.violated("L5", now, what);
+            }
+        }
+    }
+
+    /// L12: stopping ends with the drain time.
+    pub(crate) fn stopped(&mut self, life: &Life, took: Duration, now: Moment) {
+        if took > LONGEST_STOP {
+            self.violated("L12", now, format!("stopping {life} took {took:?}"));
+        }
+    }
+
+    /// A process was told what became of what it sent to one destination.
+    pub(crate) fn told(
+        &mut self,
+        life: &Life,
+        destination: &Address,
+        outcomes: &[Result<(), DispatchError>],
+        now: Moment,
+    ) {
+        let unavailable = |outcome: &Result<(), DispatchError>| {
+            outcome.as_ref().is_err_and(|error| error.kind() == DispatchErrorKind::Unavailable)
+        };
+        let streak = self.conduct(life).destinations.entry(destination.clone()).or_default();
+        if !outcomes.iter().all(unavailable) {
+            streak.answered(true, now.elapsed);
+        }
+        if outcomes.iter().any(unavailable) {
+            streak.answered(false, now.elapsed);
+        }
+    }
+
+    /// A process could not reach a destination.
+    pub(crate) fn unreached(&mut self, life: &Life, destination: &Address, now: Moment) {
+        let streak = self.conduct(life).destinations.entry(destination.clone()).or_default();
+        streak.answered(false, now.elapsed);
+    }
+}
+
+pub(crate) fn is_of_clients(operation: Operation) -> bool {
+    matches!(operation, Operation::Store | Operation::Cancel | Operation::Reschedule)
+}
+
+fn in_window(times: &mut VecDeque<Duration>, now: Duration) -> usize {
+    times.push_back(now);
+    while times.front().is_some_and(|first| *first + WINDOW < now) {
+        times.pop_front();
+    }
+    times.len()
+}

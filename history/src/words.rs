@@ -1,0 +1,119 @@
+//! Events from what the core's types say.
+
+use jiff::{SignedDuration, Timestamp};
+use postdate_core::{
+    DelayedMessage, DispatchError, DispatchErrorKind, Due, DueMessage, MessageId, OutgoingMessage,
+    error_queue,
+};
+
+use crate::{Cancellation, Failure, Fetched, Outcome, Rescheduling, Settled, Wanted, Way, What, content};
+
+impl What {
+    /// A client begins to store a message.
+    pub fn attempted(
+        DelayedMessage { message, due }: &DelayedMessage,
+        patience: Option<SignedDuration>,
+    ) -> Self {
+        let due = match due {
+            Due::At(instant) => Wanted::At(*instant),
+            Due::After(delay) => Wanted::After(signed(*delay)),
+        };
+        Self::Attempted { id: message.id.to_string(), content: content_of(message), due, patience }
+    }
+
+    /// The store answered to a cancellation.
+    pub fn cancelled(id: &MessageId, answer: postdate_core::Cancellation) -> Self {
+        let answer = match answer {
+            postdate_core::Cancellation::Cancelled => Cancellation::Cancelled,
+            postdate_core::Cancellation::InFlight => Cancellation::InFlight,
+            postdate_core::Cancellation::NotFound => Cancellation::NotFound,
+        };
+        Self::Cancelled { id: id.to_string(), answer }
+    }
+
+    /// The store answered to a rescheduling.
+    pub fn rescheduled(id: &MessageId, answer: postdate_core::Rescheduling) -> Self {
+        let answer = match answer {
+            postdate_core::Rescheduling::Rescheduled(due) => Rescheduling::Rescheduled(due),
+            postdate_core::Rescheduling::InFlight => Rescheduling::InFlight,
+            postdate_core::Rescheduling::NotFound => Rescheduling::NotFound,
+        };
+        Self::Rescheduled { id: id.to_string(), answer }
+    }
+
+    /// The process got a claim on messages.
+    pub fn fetched(claim: u64, until: Option<Timestamp>, messages: &[DueMessage]) -> Self {
+        let fetched = |DueMessage { message, due, failures }: &DueMessage| Fetched {
+            id: message.id.to_string(),
+            due: *due,
+            failures: *failures,
+        };
+        Self::Fetched { claim, until, messages: messages.iter().map(fetched).collect() }
+    }
+
+    /// Messages were removed, where the answer says so.
+    pub fn removed(claim: u64, ids: &[MessageId], held: &[bool]) -> Self {
+        let settled = |(id, held): (&MessageId, &bool)| Settled { id: id.to_string(), held: *held };
+        Self::Removed { claim, messages: ids.iter().zip(held).map(settled).collect() }
+    }
+
+    /// Failures were counted, where the answer says so.
+    pub fn failed(claim: u64, failures: &[postdate_core::Failure], held: &[bool]) -> Self {
+        let failure = |(failure, held): (&postdate_core::Failure, &bool)| Failure {
+            id: failure.id.to_string(),
+            retry_after: signed(failure.retry_after),
+            held: *held,
+        };
+        Self::Failed { claim, messages: failures.iter().zip(held).map(failure).collect() }
+    }
+
+    /// Messages are given back.
+    pub fn released(claim: u64, ids: &[MessageId]) -> Self {
+        Self::Released { claim, ids: ids.iter().map(MessageId::to_string).collect() }
+    }
+
+    /// The process begins to send.
+    pub fn sending(messages: &[OutgoingMessage], way: Way) -> Self {
+        Self::Sending { ids: messages.iter().map(|message| message.id.to_string()).collect(), way }
+    }
+
+    /// The process was told what became of what it sent.
+    pub fn told(messages: &[OutgoingMessage], outcomes: &[Result<(), DispatchError>]) -> Self {
+        let told = |(message, outcome): (&OutgoingMessage, &Result<(), DispatchError>)| {
+            let outcome = match outcome.as_ref().map_err(DispatchError::kind) {
+                Ok(()) => Outcome::Delivered,
+                Err(DispatchErrorKind::Unavailable) => Outcome::Unavailable,
+                Err(DispatchErrorKind::NoDestination | DispatchErrorKind::Rejected) => Outcome::Refused,
+            };
+            (message.id.to_string(), outcome)
+        };
+        Self::Told { outcomes: messages.iter().zip(outcomes).map(told).collect() }
+    }
+
+    /// A destination has a message.
+    pub fn delivered(message: &OutgoingMessage) -> Self {
+        Self::Delivered { id: message.id.to_string(), content: content_of(message) }
+    }
+
+    /// The error queue has a message.
+    pub fn moved(copy: &OutgoingMessage) -> Self {
+        let id = copy.id.to_string();
+        match error_queue::restore(copy) {
+            Ok(failed) => Self::Moved {
+                id,
+                content: Some(content_of(&failed.original)),
+                attempts: failed.attempts,
+                reason: failed.reason,
+            },
+            Err(error) => Self::Moved { id, content: None, attempts: 0, reason: error.to_string() },
+        }
+    }
+}
+
+fn content_of(message: &OutgoingMessage) -> u64 {
+    content([message.destination.as_str().as_bytes(), message.headers.as_bytes(), &message.body])
+}
+
+fn signed(duration: std::time::Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+}
