@@ -51,6 +51,7 @@ mod bench;
 mod checks;
 mod drive;
 mod harness;
+mod histories;
 mod make;
 mod patience;
 mod place;
