@@ -126,6 +126,60 @@ pub enum What {
         claim: u64,
     },
 
+    /// The queue of a pump took a message that a client hands over.
+    HandedOver {
+        /// The message.
+        id: String,
+        /// Where it stands, used once.
+        position: u64,
+    },
+    /// The client was told so.
+    Accepted {
+        /// The message.
+        id: String,
+    },
+    /// The process got a lock on messages in the queue.
+    Received {
+        /// The number of the lock, used once.
+        claim: u64,
+        /// When it ends, by the store's clock; none if it ends with its process.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+        /// What it holds.
+        messages: Vec<Queued>,
+    },
+    /// Messages were taken from the queue, or not.
+    Completed {
+        /// Under this lock.
+        claim: u64,
+        /// Which.
+        messages: Vec<SettledCopy>,
+    },
+    /// Messages are given back to the queue.
+    GivenBack {
+        /// Under this lock.
+        claim: u64,
+        /// Which.
+        positions: Vec<u64>,
+    },
+    /// A lock goes on.
+    LockRenewed {
+        /// This lock.
+        claim: u64,
+        /// Until then.
+        until: Timestamp,
+    },
+    /// A lock was dropped: what it held is free, whether it was stored or not.
+    LockDropped {
+        /// This lock.
+        claim: u64,
+    },
+    /// A lock is out of its holder's reach: it will end by itself.
+    LockBuried {
+        /// This lock.
+        claim: u64,
+    },
+
     /// The process begins to send.
     Sending {
         /// Which messages.
@@ -148,10 +202,10 @@ pub enum What {
         content: Option<u64>,
         /// How many attempts it says were made.
         attempts: u32,
-        /// Why it says that it is there: `retries-exhausted`, `no-destination` or `expired`.
+        /// Why it says that it is there: `retries-exhausted`, `no-destination`, `expired` or `not-storable`.
         reason: String,
     },
-    /// A destination will not have a message, through no fault but the message's.
+    /// A destination, or a store, will not have a message, through no fault but the message's.
     Refused {
         /// The message.
         id: String,
@@ -235,6 +289,24 @@ pub struct Settled {
     pub held: bool,
 }
 
+/// A message in a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Queued {
+    /// Where it stands.
+    pub position: u64,
+    /// Its id.
+    pub id: String,
+}
+
+/// What a lock did to a message in a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SettledCopy {
+    /// Where it stood.
+    pub position: u64,
+    /// Whether the lock still held it, as the queue said: otherwise nothing was done.
+    pub held: bool,
+}
+
 /// A counted failure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Failure {
@@ -264,6 +336,8 @@ pub enum Refusal {
     Rejected,
     /// There is no such destination.
     NoDestination,
+    /// It does not get that far: no store takes it.
+    NotStorable,
 }
 
 /// What a sender was told.

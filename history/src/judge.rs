@@ -4,6 +4,7 @@ mod audit;
 mod claims;
 mod clients;
 mod processes;
+mod queue;
 mod record;
 mod sending;
 
@@ -25,6 +26,10 @@ pub struct Judge {
     rules: Rules,
     messages: BTreeMap<String, Record>,
     claims: BTreeMap<u64, Claim>,
+    /// What is in the queue of the pump, by position.
+    queue: BTreeMap<u64, queue::Copy>,
+    /// Locks on it that their holders cannot reach.
+    buried_locks: BTreeSet<u64>,
     /// Processes whose leases may run out.
     troubled: BTreeSet<u32>,
     healed: Option<Timestamp>,
@@ -39,6 +44,8 @@ impl Judge {
             rules,
             messages: BTreeMap::new(),
             claims: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            buried_locks: BTreeSet::new(),
             troubled: BTreeSet::new(),
             healed: None,
             counts: Counts::default(),
@@ -73,6 +80,18 @@ impl Judge {
             What::Committed { claim } => self.committed(*claim, at),
             What::Dropped { claim } => self.dropped(*claim, at),
             What::Buried { claim } => self.buried(*claim),
+            What::HandedOver { id, position } => self.handed_over(id, *position, at),
+            What::Accepted { id } => self.accepted(id, at),
+            What::Received { claim, until, messages } => {
+                self.received(process, *claim, *until, messages, at);
+            }
+            What::Completed { claim, messages } => self.completed(*claim, messages, at),
+            What::GivenBack { claim, positions } => self.given_back(*claim, positions, at),
+            What::LockRenewed { claim, until } => self.lock_renewed(*claim, *until, at),
+            What::LockDropped { claim } => self.lock_dropped(*claim, at),
+            What::LockBuried { claim } => {
+                self.buried_locks.insert(*claim);
+            }
             What::Sending { ids, way } => self.sending(process, ids, *way, at),
             What::Delivered { id, content } => self.delivered(id, *content, at),
             What::Moved { id, content, attempts, reason } => {
@@ -111,10 +130,16 @@ impl Judge {
         Verdict { counts: self.counts(), violations: self.violations }
     }
 
-    /// Whether there is something in the store that is to be tried within a day.
+    /// How many messages are in the queue.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether there is something in the queue, or in the store that is to be tried within a day.
     pub fn is_busy(&self, at: Timestamp) -> bool {
         let soon = later(at, SignedDuration::from_hours(24));
-        self.messages.values().filter_map(|record| record.kept.as_ref()).any(|kept| kept.attempt < soon)
+        let kept = |record: &Record| record.kept.as_ref().is_some_and(|kept| kept.attempt < soon);
+        !self.queue.is_empty() || self.messages.values().any(kept)
     }
 
     fn violated(&mut self, promise: &'static str, at: Timestamp, what: String) {

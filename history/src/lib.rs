@@ -17,7 +17,8 @@ mod words;
 
 pub use content::content;
 pub use event::{
-    Cancellation, Event, Failure, Fetched, Outcome, Refusal, Rescheduling, Settled, Wanted, Way, What,
+    Cancellation, Event, Failure, Fetched, Outcome, Queued, Refusal, Rescheduling, Settled, SettledCopy,
+    Wanted, Way, What,
 };
 pub use judge::Judge;
 pub use rules::{Guarantee, Knowledge, Rules};

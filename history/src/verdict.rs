@@ -40,6 +40,8 @@ pub struct Counts {
     pub unexpected: u64,
     /// Leases that ended before their messages were settled.
     pub leases_ran_out: u64,
+    /// Locks on messages in the queue that ended before these were settled.
+    pub locks_ran_out: u64,
     /// Events in the history.
     pub events: u64,
 }

@@ -3,10 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use postdate_core::{
     DelayedMessage, DispatchError, DispatchErrorKind, Due, DueMessage, MessageId, OutgoingMessage,
-    error_queue,
+    QueuedMessage, error_queue,
 };
 
-use crate::{Cancellation, Failure, Fetched, Outcome, Rescheduling, Settled, Wanted, Way, What, content};
+use crate::{
+    Cancellation, Failure, Fetched, Outcome, Queued, Rescheduling, Settled, SettledCopy, Wanted, Way, What,
+    content,
+};
 
 impl What {
     /// A client begins to store a message.
@@ -70,6 +73,19 @@ impl What {
     /// Messages are given back.
     pub fn released(claim: u64, ids: &[MessageId]) -> Self {
         Self::Released { claim, ids: ids.iter().map(MessageId::to_string).collect() }
+    }
+
+    /// The process got a lock on messages in the queue.
+    pub fn received(claim: u64, until: Option<Timestamp>, messages: &[QueuedMessage]) -> Self {
+        let queued =
+            |queued: &QueuedMessage| Queued { position: queued.position, id: queued.message.id.to_string() };
+        Self::Received { claim, until, messages: messages.iter().map(queued).collect() }
+    }
+
+    /// Messages were taken from the queue, where the answer says so.
+    pub fn completed(claim: u64, positions: &[u64], held: &[bool]) -> Self {
+        let settled = |(position, held): (&u64, &bool)| SettledCopy { position: *position, held: *held };
+        Self::Completed { claim, messages: positions.iter().zip(held).map(settled).collect() }
     }
 
     /// The process begins to send.

@@ -8,8 +8,9 @@ mod lock;
 mod quarantine;
 
 use std::{
+    collections::BTreeMap,
     num::NonZeroUsize,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -40,6 +41,9 @@ struct Shared {
     storing: Arc<Storing>,
     source: Source,
     queue_calls: Calls,
+    /// Where messages stand that were not stored, by their own fault or the store's: that is not known yet. With
+    /// each, how often the store had taken others when that began.
+    in_doubt: Mutex<BTreeMap<u64, u64>>,
 }
 
 /// Runs until it is told to stop and everything under way has ended or the drain time is over. Answers how many
@@ -54,7 +58,7 @@ pub(crate) async fn run(
     let intake = Intake::new(&context.settings);
     let time_to_trigger = context.settings.time_to_trigger_fetch_circuit_breaker;
     let queue_calls = Calls::new(BreakerName::Receive, Operation::Receive, time_to_trigger);
-    let shared = Arc::new(Shared { context, storing, source, queue_calls });
+    let shared = Arc::new(Shared { context, storing, source, queue_calls, in_doubt: Mutex::default() });
     let (batches, waiting, drain) = (JoinSet::new(), Vec::new(), Drain::NotYet);
     Pump { shared, intake, stop, batches, notes, note_sender, waiting, drain }.run().await
 }
@@ -78,6 +82,10 @@ impl Shared {
         let pause = self.queue_calls.failed(reporter, operation, error);
         reporter.report(Event::StoreFailed { retry_after: pause, error });
         pause
+    }
+
+    fn in_doubt(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A call to the queue succeeded.

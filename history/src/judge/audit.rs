@@ -19,7 +19,7 @@ impl Judge {
             if record.kept.is_some() != held {
                 found.push(("S1", format!("{id}: the store and the record of its effects disagree")));
             }
-            if record.acknowledged && record.kept.is_none() && !record.is_settled() {
+            if record.is_lost() {
                 found.push(("S1", format!("{id} is lost")));
             }
             if exactly_once && held && record.arrivals() > record.restored {
@@ -32,6 +32,7 @@ impl Judge {
                 found.push((promise, what));
             }
         }
+        found.extend(self.overdue_in_queue(at));
         found.into_iter().for_each(|(promise, what)| self.violated(promise, at, what));
     }
 

@@ -56,10 +56,13 @@ impl Judge {
         let (earliest, latest) = match (&record.kept, record.wanted) {
             (Some(kept), _) => (kept.due, kept.due),
             (None, Wanted::At(instant)) => (instant, instant),
-            (None, Wanted::After(delay)) => {
-                let from = if self.sees_effects() { at } else { record.attempted };
-                (later(from, delay), later(at, delay))
-            }
+            (None, Wanted::After(delay)) => match record.handed_over {
+                Some(handed_over) => (later(handed_over, delay), self.latest_due(id, delay, at)),
+                None => {
+                    let from = if self.sees_effects() { at } else { record.attempted };
+                    (later(from, delay), later(at, delay))
+                }
+            },
         };
         if due < self.rounded_up(earliest) || due > self.rounded_up(latest) {
             self.violated("S3", at, format!("{id} is due at {due}, not from {earliest} to {latest}"));

@@ -32,7 +32,8 @@ impl Judge {
             record.and_then(|record| record.held(at)).is_some_and(|lease| lease.claim == **claim)
         };
         let left = own.flat_map(|(number, claim)| claim.ids.iter().map(move |id| (number, id))).filter(held);
-        let left: Vec<String> = left.map(|(_, id)| id.clone()).collect();
+        let left = left.map(|(_, id)| id).chain(self.left_in_queue(process, at));
+        let left: Vec<String> = left.cloned().collect();
         if !left.is_empty() {
             self.violated("L12", at, format!("process {process} has stopped and holds {left:?}"));
         }
@@ -40,6 +41,7 @@ impl Judge {
 
     /// L9: leases may be over early or last longer, and what was due may not be due any more.
     pub(super) fn clock_leapt(&mut self, at: Timestamp) {
+        self.queue.values_mut().for_each(|copy| copy.unsure |= copy.lease.is_some());
         for record in self.messages.values_mut() {
             record.leapt.extend(record.lease.map(|lease| lease.process));
             let free = record.lease.and_then(|lease| lease.until).unwrap_or(at);

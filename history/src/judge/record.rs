@@ -14,6 +14,14 @@ pub(super) struct Record {
     pub patience: Option<SignedDuration>,
     pub attempted: Timestamp,
     pub acknowledged: bool,
+    /// When it was first handed to a queue.
+    pub handed_over: Option<Timestamp>,
+    /// How often it was handed to a queue.
+    pub copies: u32,
+    /// How often it is in there.
+    pub queued: u32,
+    /// No store takes it.
+    pub unstorable: bool,
     /// It is in the store.
     pub kept: Option<Kept>,
     pub lease: Option<Lease>,
@@ -84,6 +92,10 @@ impl Record {
             patience,
             attempted,
             acknowledged: false,
+            handed_over: None,
+            copies: 0,
+            queued: 0,
+            unstorable: false,
             kept: None,
             lease: None,
             delivered: 0,
@@ -109,6 +121,10 @@ impl Record {
         self.arrivals() > 0 || self.cancelled
     }
 
+    pub(super) fn is_lost(&self) -> bool {
+        self.acknowledged && self.queued == 0 && self.kept.is_none() && !self.is_settled()
+    }
+
     /// Whether something happened that makes counting attempts inexact.
     pub(super) fn is_excused(&self) -> bool {
         self.excuses > 0 || self.open > 0 || self.restored > 0
@@ -131,7 +147,7 @@ impl Record {
         counts.pending += u64::from(self.kept.is_some());
         counts.duplicated += u64::from(self.arrivals().saturating_sub(1));
         counts.recovered += u64::from(self.arrivals() > 0 && !self.acknowledged);
-        counts.lost += u64::from(self.acknowledged && self.kept.is_none() && !self.is_settled());
+        counts.lost += u64::from(self.is_lost());
     }
 }
 

@@ -15,7 +15,8 @@ impl Judge {
                 continue;
             };
             let leapt = record.leapt.contains(&process);
-            let holds = record.held(at).is_some_and(|lease| lease.process == process);
+            let in_store = record.held(at).is_some_and(|lease| lease.process == process);
+            let holds = in_store || way == Way::ErrorQueue && self.holds_in_queue(process, id, at);
             let early = record.kept.as_ref().filter(|kept| kept.attempt > at).map(|kept| kept.attempt);
             let cancelled = record.cancelled && record.kept.is_none();
             let too_late = self.is_too_late(record) && way == Way::Destination;
@@ -98,7 +99,8 @@ impl Judge {
         let exactly_once = self.is_exactly_once();
         let Some(record) = self.messages.get_mut(id) else { return };
         let excused = if exactly_once { 0 } else { record.excuses + record.open };
-        let (times, permitted) = (record.arrivals(), 1 + record.restored + excused);
+        let again = if record.unstorable { record.copies.saturating_sub(1) } else { 0 };
+        let (times, permitted) = (record.arrivals(), 1 + record.restored + excused + again);
         record.open += 1;
         if times > permitted {
             self.violated("S6", at, format!("{id} arrives for the {times}th time without an excuse"));
@@ -110,6 +112,7 @@ impl Judge {
         match why {
             Refusal::Rejected => record.rejections += 1,
             Refusal::NoDestination => record.homeless = true,
+            Refusal::NotStorable => record.unstorable = true,
         }
     }
 
@@ -131,6 +134,13 @@ fn faults_of_move(record: &Record, said: u32, reason: &str, rules: &Rules) -> Ve
     if reason == "expired" {
         let late = record.expired;
         return if late { Vec::new() } else { vec![("S9", "it is not too late".to_owned())] };
+    }
+    if reason == "not-storable" {
+        return match (record.unstorable, said) {
+            (false, _) => vec![("S9", "it can be stored".to_owned())],
+            (true, 1) => Vec::new(),
+            (true, _) => vec![("S10", format!("it says {said} attempts, not 1"))],
+        };
     }
     if record.rejections == 0 && !record.homeless {
         return vec![("S9", "nobody refused it".to_owned())];

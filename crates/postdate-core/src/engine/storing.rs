@@ -1,7 +1,10 @@
 //! Storing, watched by the store breaker, whoever it is that stores.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -19,6 +22,7 @@ use crate::{
 pub(crate) struct Storing {
     store: Arc<dyn DelayedMessageStore>,
     breaker: Mutex<Breaker>,
+    successes: AtomicU64,
     reporter: Reporter,
 }
 
@@ -36,7 +40,12 @@ impl Storing {
         time_to_trigger: Duration,
         reporter: Reporter,
     ) -> Self {
-        Self { store, breaker: Mutex::new(Breaker::new(time_to_trigger)), reporter }
+        Self {
+            store,
+            breaker: Mutex::new(Breaker::new(time_to_trigger)),
+            successes: AtomicU64::new(0),
+            reporter,
+        }
     }
 
     /// Stores messages, all or none.
@@ -45,6 +54,7 @@ impl Storing {
         let error = match guarded(Operation::Store, async { self.store.store(messages).await }).await {
             Ok(dues) => {
                 self.answered();
+                self.successes.fetch_add(1, Relaxed);
                 for (DelayedMessage { message, .. }, due) in messages.iter().zip(&dues) {
                     let (id, destination) = (&message.id, &message.destination);
                     self.reporter.report(Event::Stored { id, destination, due: *due });
@@ -59,6 +69,11 @@ impl Storing {
         }
         let pause = error.is_transient().then(|| self.failed(&error));
         Err(Unstored { error, pause })
+    }
+
+    /// How often the store took something.
+    pub(crate) fn successes(&self) -> u64 {
+        self.successes.load(Relaxed)
     }
 
     /// The store is to blame for this. Answers how long to leave it alone.

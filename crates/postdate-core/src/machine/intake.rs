@@ -11,17 +11,20 @@ use crate::Settings;
 /// The wait where one wake-up after the other is for nothing: others were quicker, or the queue cannot tell.
 const IN_VAIN: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
+/// So many messages may wait for the error queue, or a batch if that is more, before a pump receives no others.
+const MOST_WAITING: usize = 500;
+
 /// Decides what a pump does next.
 ///
 /// ```text
 ///            messages came                       it is stored
 ///   Receive --------------> wait for the batch --------------> Receive
-///     ^  none: Sleep, at most the longest wait     store away: Sleep, then Receive one
+///     ^  none: Sleep, at most the longest wait     store away: Sleep, then probe it
 ///     +--------------------------- woken ---------+
 /// ```
 ///
 /// One batch is stored at a time, so that the order of the queue is kept. Batches that wait for the error queue hold
-/// up nobody, as long as what they hold is less than a batch.
+/// up nobody, until they hold [`MOST_WAITING`] messages.
 #[derive(Debug)]
 pub(crate) struct Intake {
     batch_size: NonZeroUsize,
@@ -32,8 +35,8 @@ pub(crate) struct Intake {
     waiting_batches: usize,
     /// Messages in them.
     waiting: usize,
-    /// The store was away: one message finds out whether it is back.
-    probing: bool,
+    /// The store was away: so many find out whether it is back.
+    probe: Option<NonZeroUsize>,
     woken: bool,
     woken_in_vain: u32,
     plan: Plan,
@@ -72,8 +75,8 @@ pub(crate) enum Event {
 pub(crate) struct Away {
     /// Leave it alone for so long.
     pub pause: Duration,
-    /// Whether one message can find out if it is back. Where it may be that message's own fault, only others can.
-    pub probe: bool,
+    /// Receive so many then to find out whether it is back.
+    pub probe: NonZeroUsize,
 }
 
 /// What to do next.
@@ -95,7 +98,7 @@ impl Intake {
             storing: false,
             waiting_batches: 0,
             waiting: 0,
-            probing: false,
+            probe: None,
             woken: false,
             woken_in_vain: 0,
             plan: Plan::Receive,
@@ -134,7 +137,7 @@ impl Intake {
                 self.storing = false;
                 self.waiting_batches += 1;
                 self.waiting += waiting;
-                self.probing = away.is_some_and(|away| away.probe);
+                self.probe = away.map(|away| away.probe);
                 if let Some(Away { pause, .. }) = away {
                     self.sleep(now + pause, false);
                 }
@@ -177,13 +180,11 @@ impl Intake {
             let done = !self.storing && self.waiting_batches == 0;
             return if done { Action::Finished } else { SOMETHING_ENDS };
         }
-        let room = NonZeroUsize::new(self.batch_size.get().saturating_sub(self.waiting));
-        match (self.plan, room) {
-            (Plan::Sleep { until, wakeable }, _) => Action::Wait { until: Some(until), wakeable },
-            (Plan::Receive, Some(room)) if !self.storing => {
-                Action::Receive { limit: if self.probing { NonZeroUsize::MIN } else { room } }
-            }
-            (Plan::Receive, _) => SOMETHING_ENDS,
+        let full = self.waiting >= self.batch_size.get().max(MOST_WAITING);
+        match self.plan {
+            Plan::Sleep { until, wakeable } => Action::Wait { until: Some(until), wakeable },
+            Plan::Receive if self.storing || full => SOMETHING_ENDS,
+            Plan::Receive => Action::Receive { limit: self.probe.unwrap_or(self.batch_size) },
         }
     }
 }
@@ -259,21 +260,24 @@ mod tests {
     #[test]
     fn a_store_that_is_away_is_left_alone_and_then_probed_by_one_message() {
         let (mut intake, now) = intake();
-        let away = |probe| Event::Stored { away: Some(Away { pause: SECOND, probe }), waiting: 0 };
+        let away = |probe| Event::Stored {
+            away: Some(Away { pause: SECOND, probe: NonZeroUsize::new(probe).unwrap() }),
+            waiting: 0,
+        };
         intake.step(now, Event::Received { count: 10 });
-        assert_eq!(intake.step(now, away(true)), deaf(now + SECOND));
+        assert_eq!(intake.step(now, away(1)), deaf(now + SECOND));
         assert_eq!(intake.step(now, Event::Woken), deaf(now + SECOND), "what was given back wakes nobody");
         let now = now + SECOND;
         assert_eq!(intake.step(now, Event::Go), receive(1));
         intake.step(now, Event::Received { count: 1 });
-        assert_eq!(intake.step(now, away(true)), deaf(now + SECOND));
+        assert_eq!(intake.step(now, away(1)), deaf(now + SECOND));
         let now = now + SECOND;
         assert_eq!(intake.step(now, Event::Go), receive(1));
         intake.step(now, Event::Received { count: 1 });
         assert_eq!(intake.step(now, STORED), receive(10), "it is back");
         intake.step(now, Event::Received { count: 10 });
-        assert_eq!(intake.step(now, away(false)), deaf(now + SECOND));
-        assert_eq!(intake.step(now + SECOND, Event::Go), receive(10), "others must speak for the store");
+        assert_eq!(intake.step(now, away(11)), deaf(now + SECOND));
+        assert_eq!(intake.step(now + SECOND, Event::Go), receive(11), "another must speak for the store");
     }
 
     #[test]
@@ -285,15 +289,15 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_wait_for_the_error_queue_hold_up_others_only_when_they_are_a_batch() {
+    fn messages_that_wait_for_the_error_queue_hold_up_others_only_when_they_are_very_many() {
         let (mut intake, now) = intake();
-        for left in [4, 0] {
+        for waiting in [499, 1] {
             intake.step(now, Event::Received { count: 10 });
-            let next = intake.step(now, Event::Stored { away: None, waiting: if left == 4 { 6 } else { 4 } });
-            assert_eq!(next, if left == 4 { receive(4) } else { SOMETHING_ENDS });
+            let next = intake.step(now, Event::Stored { away: None, waiting });
+            assert_eq!(next, if waiting == 499 { receive(10) } else { SOMETHING_ENDS });
         }
-        assert_eq!(intake.step(now, Event::Ended { waited: Some(4) }), receive(4));
-        assert_eq!(intake.step(now, Event::Ended { waited: Some(6) }), receive(10));
+        assert_eq!(intake.step(now, Event::Ended { waited: Some(1) }), receive(10));
+        assert_eq!(intake.step(now, Event::Ended { waited: Some(499) }), receive(10));
     }
 
     #[test]

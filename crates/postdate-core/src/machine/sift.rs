@@ -4,10 +4,15 @@ use std::ops::Range;
 
 /// Stores a batch whole and, where that is refused, in halves, so that a message which is refused is alone with it:
 /// one in a thousand costs twenty calls. What stands first is stored first.
+///
+/// A failure may be the message's fault or the store's; which, is shown by what becomes of others. So messages that
+/// failed before and are in doubt come last, and only if the store took one of the others.
 #[derive(Debug)]
 pub(crate) struct Sift<E> {
     /// Not stored yet; the last is next.
     todo: Vec<Range<usize>>,
+    /// From here on they are in doubt, and wait for another to be stored.
+    doubted: usize,
     stored: Vec<usize>,
     refused: Vec<(usize, E)>,
     /// Alone and not stored, by whose fault is not known.
@@ -40,10 +45,14 @@ pub(crate) struct Sifted<E> {
 }
 
 impl<E> Sift<E> {
-    pub(crate) fn new(count: usize) -> Self {
-        let whole = Some(0..count).filter(|whole| !whole.is_empty());
+    /// A batch of new messages, followed by some that are in doubt. If there are no others, the first of these is
+    /// tried again.
+    pub(crate) fn new(fresh: usize, in_doubt: usize) -> Self {
+        let doubted = fresh.max(in_doubt.min(1));
+        let parts = [doubted..fresh + in_doubt, 0..doubted];
         Self {
-            todo: whole.into_iter().collect(),
+            todo: parts.into_iter().filter(|part| !part.is_empty()).collect(),
+            doubted,
             stored: Vec::new(),
             refused: Vec::new(),
             suspects: Vec::new(),
@@ -53,7 +62,8 @@ impl<E> Sift<E> {
 
     /// What to store together next.
     pub(crate) fn next(&self) -> Option<Range<usize>> {
-        self.todo.last().filter(|_| !self.away).cloned()
+        let waits = |range: &Range<usize>| range.start >= self.doubted && self.stored.is_empty();
+        self.todo.last().filter(|range| !self.away && !waits(range)).cloned()
     }
 
     /// Takes note of what came of the attempt that was next.
@@ -76,7 +86,7 @@ impl<E> Sift<E> {
 
     /// Ends it, done or not. A store that took others of the batch and is there still clears itself of suspicion.
     pub(crate) fn finish(self) -> Sifted<E> {
-        let Self { todo, stored, mut refused, suspects, away } = self;
+        let Self { todo, doubted: _, stored, mut refused, suspects, away } = self;
         let mut left: Vec<usize> = todo.into_iter().flatten().collect();
         let mut doubt = None;
         if away || stored.is_empty() {
@@ -98,8 +108,16 @@ mod tests {
     use super::*;
 
     /// Sifts a batch in a store that answers so; gives the number of calls too.
-    fn sift(count: usize, store: impl Fn(Range<usize>) -> Attempt<()>) -> (Sifted<()>, usize) {
-        let (mut sift, mut calls) = (Sift::new(count), 0);
+    fn sift(fresh: usize, store: impl Fn(Range<usize>) -> Attempt<()>) -> (Sifted<()>, usize) {
+        sift_in_doubt(fresh, 0, store)
+    }
+
+    fn sift_in_doubt(
+        fresh: usize,
+        in_doubt: usize,
+        store: impl Fn(Range<usize>) -> Attempt<()>,
+    ) -> (Sifted<()>, usize) {
+        let (mut sift, mut calls) = (Sift::new(fresh, in_doubt), 0);
         while let Some(range) = sift.next() {
             calls += 1;
             sift.note(store(range));
@@ -166,5 +184,25 @@ mod tests {
             (vec![1, 2, 3], None),
             "a store that goes away may have failed before"
         );
+    }
+
+    #[test]
+    fn what_is_in_doubt_is_tried_when_the_store_has_taken_another() {
+        let breaks_at = |bad: &'static [usize]| {
+            move |range: Range<usize>| {
+                if bad.iter().any(|bad| range.contains(bad)) { Attempt::Unclear(()) } else { Attempt::Stored }
+            }
+        };
+        let (sifted, _) = sift_in_doubt(1, 4, breaks_at(&[2]));
+        assert_eq!((sifted.stored, sifted.refused), (vec![0, 1, 3, 4], vec![(2, ())]));
+        let (sifted, calls) = sift_in_doubt(1, 4, breaks_at(&[0, 2]));
+        assert_eq!(
+            (sifted.left, sifted.doubt, calls),
+            (vec![0, 1, 2, 3, 4], Some(()), 1),
+            "one call and no more"
+        );
+        let (sifted, calls) = sift_in_doubt(0, 3, breaks_at(&[0]));
+        assert_eq!((sifted.left, calls), (vec![0, 1, 2], 1), "the first of those in doubt finds out");
+        assert_eq!(sift_in_doubt(0, 3, breaks_at(&[2])).0.refused, [(2, ())]);
     }
 }

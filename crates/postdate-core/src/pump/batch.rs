@@ -1,6 +1,7 @@
 //! Storing one batch: store, then take from the queue.
 
 use std::{
+    num::NonZeroUsize,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -21,6 +22,9 @@ use crate::{
     machine::{Attempt, Sift, Sifted, intake::Away},
 };
 
+/// So many messages are looked past for one that shows whether the store or they are to blame.
+const MOST_IN_DOUBT: usize = 1_000;
+
 /// What a batch tells the loop: it is stored as far as it can be.
 #[derive(Debug)]
 pub(super) struct Note {
@@ -36,7 +40,9 @@ struct Batch {
     shared: Arc<Shared>,
     lock: Lock,
     stop: watch::Receiver<bool>,
+    /// New ones, and then those that are in doubt.
     messages: Vec<DelayedMessage>,
+    fresh: usize,
     /// One for each of them.
     origins: Vec<Origin>,
     quarantine: Quarantine,
@@ -68,11 +74,18 @@ pub(super) async fn defer(
         shared,
         stop,
         messages: Vec::with_capacity(messages.len()),
+        fresh: 0,
         origins: Vec::with_capacity(messages.len()),
         quarantine: Quarantine::default(),
         away: None,
     };
-    messages.into_iter().for_each(|queued| batch.read(queued, clock));
+    let (in_doubt, fresh): (Vec<_>, Vec<_>) = {
+        let in_doubt = batch.shared.in_doubt();
+        messages.into_iter().partition(|queued| in_doubt.contains_key(&queued.position))
+    };
+    fresh.into_iter().for_each(|queued| batch.read(queued, clock));
+    batch.fresh = batch.messages.len();
+    in_doubt.into_iter().for_each(|queued| batch.read(queued, clock));
     batch.store().await;
     let Batch { shared, mut lock, stop, quarantine, away, .. } = batch;
     // The loop may be gone already; then nobody needs to know.
@@ -107,17 +120,21 @@ impl Batch {
 
     /// Stores what can be stored, takes that from the queue, and puts aside what the store refuses.
     async fn store(&mut self) {
-        let mut sift = Sift::new(self.messages.len());
+        let mut sift = Sift::new(self.fresh, self.messages.len() - self.fresh);
         while let Some(range) = sift.next().filter(|_| !*self.stop.borrow())
             && let Some(attempt) = self.attempt(range).await
         {
             sift.note(attempt);
         }
         let Sifted { stored, refused, left, doubt } = sift.finish();
-        if let Some(error) = doubt {
-            self.blame_store(&error, None);
-            // Only another message can show whether it was the fault of this one.
-            self.away = self.away.map(|away| Away { probe: false, ..away });
+        let left: Vec<u64> = left.iter().map(|place| self.origins[*place].position).collect();
+        if !stored.is_empty() {
+            self.shared.in_doubt().clear();
+        } else if let Some(error) = doubt {
+            // Only another message can show whether it was the fault of these.
+            let probe = left.len().saturating_add(1).min(MOST_IN_DOUBT);
+            self.doubt(&left);
+            self.blame_store(&error, None, NonZeroUsize::new(probe).unwrap_or(NonZeroUsize::MIN));
         }
         self.complete(&stored).await;
         for (place, error) in refused {
@@ -126,7 +143,6 @@ impl Batch {
             let message = DueMessage { message: self.messages[place].message.clone(), due, failures: 0 };
             self.quarantine.add(position, message, &error, received);
         }
-        let left: Vec<u64> = left.iter().map(|place| self.origins[*place].position).collect();
         self.lock.give_back(&left).await;
     }
 
@@ -144,12 +160,28 @@ impl Batch {
         }
         Some(match error.kind() {
             _ if error.blames_message() => Attempt::Refused(error),
+            StoreErrorKind::Other | StoreErrorKind::Corrupt if self.is_to_blame(&range) => {
+                Attempt::Refused(error)
+            }
             StoreErrorKind::Other | StoreErrorKind::Corrupt => Attempt::Unclear(error),
             _ => {
-                self.blame_store(&error, pause);
+                self.blame_store(&error, pause, NonZeroUsize::MIN);
                 Attempt::Away
             }
         })
+    }
+
+    /// Whether a message failed before, and the store took others since.
+    fn is_to_blame(&self, range: &Range<usize>) -> bool {
+        let position = self.origins[range.start].position;
+        let before = self.shared.in_doubt().get(&position).copied();
+        range.len() == 1 && before.is_some_and(|before| self.shared.storing.successes() > before)
+    }
+
+    fn doubt(&self, left: &[u64]) {
+        let (now, mut in_doubt) = (self.shared.storing.successes(), self.shared.in_doubt());
+        *in_doubt =
+            left.iter().map(|position| (*position, *in_doubt.get(position).unwrap_or(&now))).collect();
     }
 
     /// A message that was received before may be stored already, and somebody may have given it another due time
@@ -162,20 +194,20 @@ impl Batch {
             Ok(Some(_)) => Attempt::Refused(conflict),
             // Gone in between: what it was is not known any more, so this comes again and is stored.
             Ok(None) => {
-                self.away = Some(Away { pause: Duration::ZERO, probe: false });
+                self.away = Some(Away { pause: Duration::ZERO, probe: NonZeroUsize::MIN });
                 Attempt::Away
             }
             Err(error) => {
-                self.blame_store(&error, None);
+                self.blame_store(&error, None, NonZeroUsize::MIN);
                 Attempt::Away
             }
         })
     }
 
-    fn blame_store(&mut self, error: &StoreError, pause: Option<Duration>) {
+    fn blame_store(&mut self, error: &StoreError, pause: Option<Duration>, probe: NonZeroUsize) {
         let pause = pause.unwrap_or_else(|| self.shared.storing.failed(error));
         self.shared.context.reporter.report(Event::StoreFailed { retry_after: pause, error });
-        self.away = Some(Away { pause, probe: true });
+        self.away = Some(Away { pause, probe });
     }
 
     async fn complete(&mut self, stored: &[usize]) {

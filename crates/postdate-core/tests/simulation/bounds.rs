@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use postdate_core::{Address, BreakerName, DispatchError, DispatchErrorKind, NextDue, Operation};
 use postdate_history::{Violation, What};
 
-use crate::{life::Life, plan::LONGEST_WAIT};
+use crate::{life::Life, plan::LONGEST_WAIT, wire::To};
 
 const WINDOW: Duration = Duration::from_secs(10);
 /// Contended polls back off to one a second, but begin anew after each message that was found.
@@ -47,6 +47,11 @@ struct Conduct {
     promised: Option<(u64, Vec<Address>)>,
     destinations: BTreeMap<Address, Streak>,
     operations: BTreeMap<Operation, Streak>,
+    /// The same of the queue of the pump.
+    queue_calls: u64,
+    in_queue_outage: VecDeque<Duration>,
+    stores_in_outage: VecDeque<Duration>,
+    queue_operations: BTreeMap<Operation, Streak>,
 }
 
 /// An unbroken row of failures, and the last success.
@@ -111,28 +116,40 @@ impl Bounds {
     }
 
     /// L6: an outage is met with pauses, whatever the backlog.
-    pub(crate) fn called(&mut self, life: &Life, operation: Operation, cut: bool, now: Moment) {
+    pub(crate) fn called(&mut self, life: &Life, to: To, operation: Operation, cut: bool, now: Moment) {
         if is_of_clients(operation) {
             return;
         }
         let conduct = self.conduct(life);
-        conduct.calls += 1;
-        if !cut {
-            conduct.in_outage.clear();
-            return;
-        }
-        let calls = in_window(&mut conduct.in_outage, now.elapsed);
+        let (calls, in_outage) = match to {
+            To::Store => (&mut conduct.calls, &mut conduct.in_outage),
+            To::Queue => (&mut conduct.queue_calls, &mut conduct.in_queue_outage),
+        };
+        *calls += 1;
+        let calls = calls_in_outage(in_outage, cut, now);
+        self.check_outage(life, to, calls, now);
+    }
+
+    /// L6: so it is where a pump stores.
+    pub(crate) fn pump_stores(&mut self, life: &Life, cut: bool, now: Moment) {
+        let calls = calls_in_outage(&mut self.conduct(life).stores_in_outage, cut, now);
+        self.check_outage(life, To::Store, calls, now);
+    }
+
+    fn check_outage(&mut self, life: &Life, to: To, calls: usize, now: Moment) {
         if calls > MOST_CALLS_IN_AN_OUTAGE {
-            self.violated(
-                "L6",
-                now,
-                format!("{life} calls a store that is down {calls} times in {WINDOW:?}"),
-            );
+            let what = format!("{life} calls a {to:?} that is down {calls} times in {WINDOW:?}");
+            self.violated("L6", now, what);
         }
     }
 
-    pub(crate) fn answered(&mut self, life: &Life, operation: Operation, reached: bool, now: Moment) {
-        self.conduct(life).operations.entry(operation).or_default().answered(reached, now.elapsed);
+    pub(crate) fn answered(&mut self, life: &Life, to: To, operation: Operation, reached: bool, now: Moment) {
+        let conduct = self.conduct(life);
+        let operations = match to {
+            To::Store => &mut conduct.operations,
+            To::Queue => &mut conduct.queue_operations,
+        };
+        operations.entry(operation).or_default().answered(reached, now.elapsed);
     }
 
     /// The store said when something will be due.
@@ -170,7 +187,10 @@ impl Bounds {
             BreakerName::Dispatch(to) => {
                 conduct.destinations.get(to).is_some_and(|streak| streak.justifies_tripping(now.elapsed))
             }
-            BreakerName::Receive | BreakerName::Recovery => true,
+            BreakerName::Receive => {
+                conduct.queue_operations.values().any(|streak| streak.justifies_tripping(now.elapsed))
+            }
+            BreakerName::Recovery => true,
         };
         if !justified {
             self.violated("L13", now, format!("the breaker for {breaker} of {life} trips without need"));
@@ -184,7 +204,8 @@ impl Bounds {
             BreakerName::Store => conduct.operations.get(&Operation::Store).is_some_and(Streak::works),
             BreakerName::Fetch => conduct.operations.values().all(Streak::works),
             BreakerName::Dispatch(to) => conduct.destinations.get(to).is_some_and(Streak::works),
-            BreakerName::Receive | BreakerName::Recovery => true,
+            BreakerName::Receive => conduct.queue_operations.values().all(Streak::works),
+            BreakerName::Recovery => true,
         };
         if works {
             self.violated(
@@ -195,20 +216,22 @@ impl Bounds {
         }
     }
 
-    /// How many calls to the store each process has made.
-    pub(crate) fn calls(&self) -> Vec<u64> {
-        self.lives.values().map(|conduct| conduct.calls).collect()
+    /// How many calls to the store and to the queue each process has made.
+    pub(crate) fn calls(&self) -> Vec<[u64; 2]> {
+        self.lives.values().map(|conduct| [conduct.calls, conduct.queue_calls]).collect()
     }
 
     /// L5: what processes called in a time in which there was nothing to do, since `before` was counted.
-    pub(crate) fn idled(&mut self, before: &[u64], idle: Duration, now: Moment) {
+    pub(crate) fn idled(&mut self, before: &[[u64; 2]], idle: Duration, now: Moment) {
         let waits = idle.as_secs().div_ceil(LONGEST_WAIT.as_secs());
-        let most = 2 * (waits + 1);
+        let most = [2 * (waits + 1), waits + 2];
         let calls = self.calls();
         for (life, (calls, before)) in calls.iter().zip(before).enumerate() {
-            if calls - before > most {
-                let what = format!("process {life} calls {} times in an idle {idle:?}", calls - before);
-                self.violated("L5", now, what);
+            for ((calls, before), most) in calls.iter().zip(before).zip(most) {
+                if calls - before > most {
+                    let what = format!("process {life} calls {} times in an idle {idle:?}", calls - before);
+                    self.violated("L5", now, what);
+                }
             }
         }
     }
@@ -249,6 +272,14 @@ impl Bounds {
 
 pub(crate) fn is_of_clients(operation: Operation) -> bool {
     matches!(operation, Operation::Store | Operation::Cancel | Operation::Reschedule)
+}
+
+fn calls_in_outage(times: &mut VecDeque<Duration>, cut: bool, now: Moment) -> usize {
+    if cut {
+        return in_window(times, now.elapsed);
+    }
+    times.clear();
+    0
 }
 
 fn in_window(times: &mut VecDeque<Duration>, now: Duration) -> usize {

@@ -7,7 +7,7 @@ use postdate_core::{
     Address, Cancellation, DelayedMessage, Due, Message, MessageId, Rescheduling, SendError, Sent,
     StoreErrorKind,
 };
-use postdate_history::What;
+use postdate_history::{Refusal, What};
 use tokio::time::sleep;
 
 use crate::{
@@ -15,12 +15,18 @@ use crate::{
     node::{Node, Running},
     plan::{ARCHIVE, BILLING, DESTINATIONS, NOWHERE, Plan, SHIPPING},
     rng::Rng,
+    source::{self, timeouts},
     world::{Nature, World},
 };
 
 const DAY: u64 = 86_400;
 /// How often a client tries to store a message before it gives up; by then half a minute has passed.
 const TRIES: u32 = 9;
+
+/// How far apart the last messages are that are handed over.
+const WITNESSES: Duration = Duration::from_secs(7);
+/// A few pauses of a breaker that has tripped.
+const DOUBT: Duration = Duration::from_secs(40);
 
 /// A message and what its sender does with it.
 #[derive(Debug)]
@@ -34,6 +40,15 @@ pub(crate) struct Letter {
     /// What the sender wants so long after it is stored.
     change: Option<(Duration, Change)>,
     home: usize,
+    way: Way,
+}
+
+/// How a message gets into the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Direct,
+    /// Through the queue.
+    HandedOver,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +85,7 @@ impl Letter {
             destination = NOWHERE;
         }
         let nodes = plan.nodes as u64;
-        Self {
+        let letter = Self {
             id: MessageId::new(format!("{destination}-{number}")).expect("a valid id"),
             destination,
             nature,
@@ -78,20 +93,55 @@ impl Letter {
             due: When::draw(rng),
             change: Change::draw(rng),
             home: usize::try_from(rng.within(0..nodes)).expect("a handful of nodes"),
+            way: Way::Direct,
+        };
+        if plan.pumps && rng.chance(600) { letter.handed_over(bad, rng) } else { letter }
+    }
+
+    /// The same on its way through the queue, on which more can be wrong with it.
+    fn handed_over(mut self, bad: bool, rng: &mut Rng) -> Self {
+        self.way = Way::HandedOver;
+        if bad && self.nature != Nature::Homeless && rng.chance(700) {
+            self.nature = rng.pick(&[Nature::Unreadable, Nature::Never, Nature::BreaksStore]);
+            self.change = None;
         }
+        if self.nature == Nature::Never {
+            self.due = When::After(Duration::MAX);
+        }
+        self
+    }
+
+    fn is_storable(&self) -> bool {
+        !matches!(self.nature, Nature::Unreadable | Nature::Never | Nature::BreaksStore)
     }
 
     /// One to each destination, due at once.
-    pub(crate) fn last_ones() -> impl Iterator<Item = Self> {
-        DESTINATIONS.into_iter().map(|destination| Self {
-            id: MessageId::new(format!("last-{destination}")).expect("a valid id"),
+    pub(crate) fn last_ones(plan: &Plan) -> impl Iterator<Item = Self> {
+        let direct = |destination| Self::healthy(format!("last-{destination}"), destination, Way::Direct);
+        let handed_over = plan.pumps.then(|| Self::healthy("last".to_owned(), SHIPPING, Way::HandedOver));
+        DESTINATIONS.into_iter().map(direct).chain(handed_over)
+    }
+
+    /// The store takes them, which shows who is to blame for what it does not take: each pump must see that.
+    pub(crate) fn witnesses(plan: &Plan) -> impl Iterator<Item = Self> {
+        let witness = |number| {
+            let letter = Self::healthy(format!("witness-{number}"), SHIPPING, Way::HandedOver);
+            Self { at: WITNESSES, ..letter }
+        };
+        (0..if plan.pumps { 12 } else { 0 }).map(witness)
+    }
+
+    fn healthy(id: String, destination: &'static str, way: Way) -> Self {
+        Self {
+            id: MessageId::new(id).expect("a valid id"),
             destination,
             nature: Nature::Healthy,
             at: Duration::ZERO,
             due: When::After(Duration::ZERO),
             change: None,
             home: 0,
-        })
+            way,
+        }
     }
 
     /// How late it may be while the faults of this world are on.
@@ -103,7 +153,12 @@ impl Letter {
             _ => true,
         };
         let patience = plan.patience().filter(|_| undisturbed && self.nature == Nature::Healthy);
-        patience.map(|patience| SignedDuration::try_from(patience).expect("seconds fit"))
+        // A store that fails over a message may be away, until another message shows that it is not.
+        let for_doubt = match self.way {
+            Way::HandedOver if plan.bad_messages > 0 => DOUBT,
+            _ => Duration::ZERO,
+        };
+        patience.map(|patience| SignedDuration::try_from(patience + for_doubt).expect("seconds fit"))
     }
 
     fn compose(&self, world: &World) -> DelayedMessage {
@@ -153,8 +208,15 @@ impl Clients {
         sleep(letter.at).await;
         let message = letter.compose(&self.world);
         self.world.is_a(&letter.id, letter.nature);
-        self.world.record(What::attempted(&message, letter.patience(&self.world.plan)));
-        if !self.store(&letter, &message).await {
+        let patience = letter.patience(&self.world.plan);
+        let is_stored = match letter.way {
+            Way::Direct => {
+                self.world.record(What::attempted(&message, patience));
+                self.store(&letter, &message).await
+            }
+            Way::HandedOver => self.hand_over(&letter, message, patience).await,
+        };
+        if !is_stored {
             return;
         }
         if let Some((after, change)) = letter.change {
@@ -181,6 +243,39 @@ impl Clients {
                     return false;
                 }
                 _ => self.world.count(Injected::ClientRetry),
+            }
+            sleep(Duration::from_millis(100 << attempt)).await;
+        }
+        false
+    }
+
+    /// Hands it over to the pumps, again where the answer is lost. Answers whether that worked.
+    async fn hand_over(
+        &self,
+        letter: &Letter,
+        message: DelayedMessage,
+        patience: Option<SignedDuration>,
+    ) -> bool {
+        let world = &self.world;
+        world.hands_over(&letter.id);
+        let mut queued = message.clone().through(timeouts());
+        if letter.nature == Nature::Unreadable {
+            queued.headers = message.message.headers.clone();
+            // It fails as it is in the queue.
+            world.record(What::attempted(&DelayedMessage { message: queued.clone(), ..message }, patience));
+            world.count(Injected::UnreadableMessage);
+        } else {
+            world.record(What::attempted(&message, patience));
+        }
+        if !letter.is_storable() {
+            let why = Refusal::NotStorable;
+            world.record(What::Refused { id: letter.id.to_string(), why });
+        }
+        for attempt in 0..TRIES {
+            if source::hand_over(world, &queued).is_some() {
+                world.record(What::Accepted { id: letter.id.to_string() });
+                world.count(Injected::HandOver);
+                return true;
             }
             sleep(Duration::from_millis(100 << attempt)).await;
         }

@@ -48,7 +48,16 @@ listed! {
         StaleAnswer,
         Duplicate,
         MoveToErrorQueue,
+        HandOver,
+        HandOverUnanswered,
+        QueueOutage,
+        ReceivedAgain,
+        LockRanOut,
+        UnreadableMessage,
+        StoreRefusal,
+        StorePanic,
         StoreBreaker,
+        ReceiveBreaker,
         FetchBreaker,
         DispatchBreaker,
     }
@@ -106,19 +115,30 @@ pub(crate) enum Planted {
     NoFence,
     /// A wake-up that is lost costs an hour.
     UncappedSleep,
+    /// A message is taken from the queue when it is received.
+    CompleteBeforeStore,
+    /// A store that is away counts as one that refuses what it is handed.
+    StoreOutageIsRefusal,
+    /// What stands in a batch beside a message that is refused is refused with it.
+    PoisonTakesItsBatch,
+    /// Locks on the queue are not renewed.
+    LocksNotRenewed,
+    /// What a message waited in the queue is measured by the clock of the process.
+    DelayByTheClockOfTheProcess,
 }
 
 impl Planted {
     /// The promises by which this may be found.
     pub(crate) fn breaks(self) -> &'static [&'static str] {
         match self {
-            Self::RemoveThenSend | Self::ErrorPathRemovesFirst => &["S7"],
-            Self::PoisonWithoutBackOff | Self::ClientClock => &["S3"],
+            Self::RemoveThenSend | Self::ErrorPathRemovesFirst | Self::CompleteBeforeStore => &["S7"],
+            Self::PoisonWithoutBackOff | Self::ClientClock | Self::DelayByTheClockOfTheProcess => &["S3"],
             Self::AckBeforeCommit => &["S1"],
             Self::NoWakeAndNoCap | Self::UncappedSleep => &["L1", "L3"],
             Self::NextDueCountsClaimed => &["L5"],
             Self::Watermark => &["L1", "L3", "L5"],
-            Self::OutageBurnsRetries => &["S9"],
+            Self::OutageBurnsRetries | Self::StoreOutageIsRefusal | Self::PoisonTakesItsBatch => &["S9"],
+            Self::LocksNotRenewed => &["S6"],
             Self::NoFence => &["S4", "S5"],
         }
     }

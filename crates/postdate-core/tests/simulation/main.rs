@@ -22,6 +22,7 @@ mod plan;
 mod planted;
 mod rng;
 mod run;
+mod source;
 mod store;
 mod trace;
 mod wire;

@@ -15,6 +15,7 @@ use crate::{
     faults::Injected,
     life::{Ambush, Life},
     plan::{Fate, HEALED},
+    source::SimReceiver,
     store::SimBackend,
     world::{ENDPOINT, World},
 };
@@ -111,16 +112,20 @@ impl Node {
         let dispatcher = |role| SimDispatcher::new(world.clone(), life.clone(), role);
         let mut settings = world.plan.settings();
         settings.drain_time = Duration::from_secs(30);
-        let started = DelayedDelivery::builder(ENDPOINT)
+        let builder = DelayedDelivery::builder(ENDPOINT)
             .store(SimBackend::new(world.clone(), life.clone()))
             .dispatcher(dispatcher(Role::Destinations))
             .error_dispatcher(dispatcher(Role::ErrorQueue))
             .error_queue(Address::new("error").expect("a valid name"))
             .transaction_mode(TransactionMode::ReceiveOnly)
             .settings(settings)
-            .observer(Arc::new(Listener { world: world.clone(), life: life.clone() }))
-            .start()
-            .await;
+            .observer(Arc::new(Listener { world: world.clone(), life: life.clone() }));
+        let builder = if world.plan.pumps {
+            builder.pump(Arc::new(SimReceiver::new(world.clone(), life.clone())))
+        } else {
+            builder
+        };
+        let started = builder.start().await;
         let delivery = Arc::new(started.expect("delivery starts where the store can be opened"));
         world.note(format_args!("{life} starts"));
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running { life, delivery });
@@ -183,7 +188,8 @@ impl Observer for Listener {
                     BreakerName::Store => self.world.count(Injected::StoreBreaker),
                     BreakerName::Fetch => self.world.count(Injected::FetchBreaker),
                     BreakerName::Dispatch(_) => self.world.count(Injected::DispatchBreaker),
-                    BreakerName::Receive | BreakerName::Recovery => {}
+                    BreakerName::Receive => self.world.count(Injected::ReceiveBreaker),
+                    BreakerName::Recovery => {}
                 }
                 self.world.watch(|bounds, now| bounds.breaker_tripped(&self.life, breaker, now));
             }

@@ -86,7 +86,10 @@ pub(crate) struct Plan {
     pub hanging_archive: u64,
     pub hanging_error_queue: u64,
     pub bad_messages: u64,
+    /// Nodes pump, and clients hand messages over to them.
+    pub pumps: bool,
     pub store_outages: Outages,
+    pub queue_outages: Outages,
     pub billing_outages: Outages,
     pub error_queue_outages: Outages,
     pub fates: Vec<Fate>,
@@ -118,12 +121,18 @@ impl Plan {
             hanging_archive: rng.pick(&[0, 0, 300]),
             hanging_error_queue: rng.pick(&[0, 0, 0, 300]),
             bad_messages: rng.pick(&[0, 150, 400]),
+            pumps: false,
             store_outages: Outages::draw(rng, 250),
+            queue_outages: Outages::default(),
             billing_outages: Outages::draw(rng, 350),
             error_queue_outages: Outages::draw(rng, 300),
             fates: Fate::draw(rng),
             skews: (0..nodes).map(|_| skew(rng)).collect(),
         };
+        plan.pumps = rng.chance(400);
+        if plan.pumps {
+            plan.queue_outages = Outages::draw(rng, 250);
+        }
         match planted {
             Some(Planted::NoWakeAndNoCap) => {
                 plan.wakes = Wakes::Nobody;
@@ -171,7 +180,8 @@ impl Plan {
     /// world makes no promise.
     pub(crate) fn patience(&self) -> Option<Duration> {
         let only_deaths = self.fates.iter().all(|fate| *fate == Fate::Death);
-        if !self.store_is_sound() || !only_deaths || self.catch_up.is_some() {
+        if !self.store_is_sound() || !self.queue_outages.is_empty() || !only_deaths || self.catch_up.is_some()
+        {
             return None;
         }
         let for_wakes = if self.every_change_is_heard() { Duration::ZERO } else { LONGEST_WAIT };

@@ -70,3 +70,28 @@ fn a_missing_fence_is_found() {
 fn an_uncapped_sleep_is_found() {
     is_found(Planted::UncappedSleep, 100);
 }
+
+#[test]
+fn completing_before_storing_is_found() {
+    is_found(Planted::CompleteBeforeStore, 20);
+}
+
+#[test]
+fn a_store_outage_that_goes_to_the_error_queue_is_found() {
+    is_found(Planted::StoreOutageIsRefusal, 60);
+}
+
+#[test]
+fn a_poison_that_takes_its_batch_with_it_is_found() {
+    is_found(Planted::PoisonTakesItsBatch, 200);
+}
+
+#[test]
+fn locks_that_are_not_renewed_are_found() {
+    is_found(Planted::LocksNotRenewed, 200);
+}
+
+#[test]
+fn a_delay_by_the_clock_of_the_process_is_found() {
+    is_found(Planted::DelayByTheClockOfTheProcess, 60);
+}

@@ -51,6 +51,7 @@ pub(crate) fn run(seed: u64, planted: Option<Planted>, keep: bool) -> Outcome {
         let trace = std::mem::replace(&mut state.trace, Trace::new(false));
         let (mut counters, counts) = (state.counters.clone(), state.judge.counts());
         counters.count_times(Injected::LeaseRanOut, counts.leases_ran_out);
+        counters.count_times(Injected::LockRanOut, counts.locks_ran_out);
         counters.count_times(Injected::Duplicate, counts.duplicated);
         Outcome {
             violations: [state.judge.violations(), state.bounds.violations()].concat(),
@@ -84,6 +85,9 @@ async fn play(world: &Arc<World>) {
     world.record(What::Healed);
     // Clients that found no store are trying again, and nodes that were down are coming back.
     tasks.join_all().await;
+    for witness in Letter::witnesses(&world.plan) {
+        clients.clone().post(witness).await;
+    }
     let quiet = || !is_busy(world);
     let settled = until(world, &*store, SLOW_AUDIT, quiet).await;
     if settled && idle(world).await && last_letters(world, &clients, &*store).await {
@@ -124,7 +128,7 @@ async fn idle(world: &World) -> bool {
 
 /// Each destination gets another message, so that every breaker has a reason to close.
 async fn last_letters(world: &World, clients: &Clients, store: &dyn DelayedMessageStore) -> bool {
-    for letter in Letter::last_ones() {
+    for letter in Letter::last_ones(&world.plan) {
         clients.clone().post(letter).await;
     }
     sleep(SETTLING).await;

@@ -12,7 +12,7 @@ use postdate_core::{
     Address, Backend, Cancellation, Capabilities, Claim, ClaimKind, DelayedMessage, DelayedMessageStore, Due,
     DueBatch, DueMessage, EndpointName, FetchDue, Filter, ListQuery, Listing, MessageId, MessageState,
     NextDue, Operation, Rescheduling, ScheduledMessage, ScheduledMessages, ScheduledSummary, Stats,
-    StoreError, TransactionMode,
+    StoreError, StoreErrorKind, TransactionMode,
 };
 use postdate_history::What;
 
@@ -21,8 +21,8 @@ use crate::{
     faults::{Injected, Planted},
     life::Life,
     plan::Wakes,
-    wire::{Answer, Wire, unreachable},
-    world::{World, at_once},
+    wire::{Answer, To, Wire, unreachable},
+    world::{Nature, World, at_once},
 };
 
 /// The store as one process reaches it.
@@ -53,7 +53,7 @@ struct Fetched {
 
 impl SimBackend {
     pub(crate) fn new(world: Arc<World>, life: Arc<Life>) -> Self {
-        Self { wire: Wire { world, life } }
+        Self { wire: Wire { world, life, to: To::Store } }
     }
 }
 
@@ -84,7 +84,26 @@ impl SimStore {
     }
 
     fn store_now(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
-        let dues = at_once(self.inner.store(messages))?;
+        let breaks = |message: &DelayedMessage| {
+            self.wire.world.nature(&message.message.id) == Some(Nature::BreaksStore)
+        };
+        if messages.iter().any(breaks) {
+            self.wire.world.count(Injected::StorePanic);
+            let Wire { world, life, to } = &self.wire;
+            world.watch(|bounds, now| bounds.answered(life, *to, Operation::Store, false, now));
+            std::panic::resume_unwind(Box::new("it breaks the store"));
+        }
+        let stored = at_once(self.inner.store(messages));
+        if let Err(refused) = &stored
+            && refused.blames_message()
+        {
+            self.wire.world.count(Injected::StoreRefusal);
+            if self.has(Planted::PoisonTakesItsBatch) {
+                let ids = messages.iter().map(|message| message.message.id.clone());
+                self.wire.world.state().tainted.extend(ids);
+            }
+        }
+        let dues = stored?;
         for (DelayedMessage { message, .. }, due) in messages.iter().zip(&dues) {
             self.wire.world.record(What::Stored { id: message.id.to_string(), due: *due });
         }
@@ -93,7 +112,7 @@ impl SimStore {
     }
 
     fn fetch_now(&self, request: FetchDue<'_>, began: Instant) -> Result<Fetched, StoreError> {
-        let Wire { world, life } = &self.wire;
+        let Wire { world, life, .. } = &self.wire;
         let mut batch = at_once(self.inner.fetch_due(request))?;
         if self.has(Planted::Watermark) {
             self.pass_over_the_late(&mut batch)?;
@@ -134,7 +153,7 @@ impl SimStore {
                 message.due >= watermark && free
             })?;
         }
-        let Wire { world, life } = &self.wire;
+        let Wire { world, life, .. } = &self.wire;
         world.watch(|bounds, now| bounds.asked(life, except, next, now));
         Ok(next)
     }
@@ -150,7 +169,7 @@ impl SimStore {
     }
 
     fn wake_own(&self) {
-        let Wire { world, life } = &self.wire;
+        let Wire { world, life, .. } = &self.wire;
         if world.plan.wakes == Wakes::Own && !world.strikes(world.plan.lost_wakes, Injected::LostWakeUp) {
             life.own_change.notify_one();
         }
@@ -172,6 +191,16 @@ impl DelayedMessageStore for SimStore {
     async fn store(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
         if self.has(Planted::AckBeforeCommit) {
             return Ok(self.store_behind_the_back(messages));
+        }
+        let handed_over = messages.iter().any(|message| self.wire.world.is_handed_over(&message.message.id));
+        if handed_over {
+            let (life, cut) = (&self.wire.life, self.wire.is_cut());
+            self.wire.world.watch(|bounds, now| bounds.pump_stores(life, cut, now));
+            let refuses = cut && self.has(Planted::StoreOutageIsRefusal);
+            if refuses || messages.iter().any(|message| self.wire.world.is_tainted(&message.message.id)) {
+                let kind = StoreErrorKind::Invalid;
+                return Err(StoreError::new(kind, Operation::Store, "simulation", "planted refusal"));
+            }
         }
         self.wire.call(Operation::Store, || self.store_now(messages)).await?.or_lost(Operation::Store)
     }
@@ -195,7 +224,7 @@ impl DelayedMessageStore for SimStore {
     }
 
     async fn changed(&self) {
-        let Wire { world, life } = &self.wire;
+        let Wire { world, life, .. } = &self.wire;
         match world.plan.wakes {
             Wakes::All => loop {
                 self.inner.changed().await;

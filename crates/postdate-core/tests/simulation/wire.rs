@@ -1,4 +1,4 @@
-//! The way to the store and back, on which anything may be lost.
+//! The way to the store or the queue and back, on which anything may be lost.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,14 +7,22 @@ use tokio::time::sleep;
 
 use crate::{bounds::is_of_clients, faults::Injected, life::Life, world::World};
 
-/// The connection of one process to the store.
+/// The connection of one process to the store or the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     pub world: Arc<World>,
     pub life: Arc<Life>,
+    pub to: To,
 }
 
-/// What the store did, and whether the caller gets to know.
+/// Where a connection leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    Store,
+    Queue,
+}
+
+/// What was done at the other end, and whether the caller gets to know.
 #[derive(Debug)]
 pub(crate) enum Answer<T> {
     Came(T),
@@ -32,20 +40,23 @@ impl<T> Answer<T> {
 }
 
 impl Wire {
-    /// Calls the store: latency, the effect as a whole or not at all, latency, the answer or none.
+    /// Calls the other end: latency, the effect as a whole or not at all, latency, the answer or none.
     pub(crate) async fn call<T: Send>(
         &self,
         operation: Operation,
         effect: impl FnOnce() -> Result<T, StoreError> + Send,
     ) -> Result<Answer<T>, StoreError> {
-        let Self { world, life } = self;
+        let Self { world, life, to } = self;
         life.passes().await;
-        world.watch(|bounds, now| bounds.called(life, operation, self.is_cut(), now));
+        world.watch(|bounds, now| bounds.called(life, *to, operation, self.is_cut(), now));
         let [there, back] = self.latencies();
         sleep(there).await;
         let failing = world.plan.failing_calls;
         let done = if self.is_cut() {
-            world.count(Injected::StoreOutage);
+            world.count(match to {
+                To::Store => Injected::StoreOutage,
+                To::Queue => Injected::QueueOutage,
+            });
             Err(unreachable(operation))
         } else if world.strikes(failing, Injected::CallFailedBeforeCommit) {
             Err(unreachable(operation))
@@ -59,9 +70,13 @@ impl Wire {
             Ok(done) => Ok(Answer::Came(done)),
             Err(error) => Err(error),
         };
-        let reached = matches!(answer, Ok(Answer::Came(_)));
+        // A message that is refused proves that the store is there.
+        let reached = match &answer {
+            Ok(answer) => matches!(answer, Answer::Came(_)),
+            Err(error) => error.blames_message(),
+        };
         world.note(format_args!("{life} {operation}: {}", if reached { "done" } else { "failed" }));
-        world.watch(|bounds, now| bounds.answered(life, operation, reached, now));
+        world.watch(|bounds, now| bounds.answered(life, *to, operation, reached, now));
         if !reached && !is_of_clients(operation) {
             world.disturbed(life);
         }
@@ -70,7 +85,11 @@ impl Wire {
 
     /// Whether nothing gets through.
     pub(crate) fn is_cut(&self) -> bool {
-        self.world.plan.store_outages.cover(self.world.elapsed())
+        let outages = match self.to {
+            To::Store => &self.world.plan.store_outages,
+            To::Queue => &self.world.plan.queue_outages,
+        };
+        outages.cover(self.world.elapsed())
     }
 
     fn latencies(&self) -> [Duration; 2] {

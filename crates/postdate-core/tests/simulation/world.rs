@@ -1,7 +1,7 @@
 //! The one thing that everything in a simulation shares: clock, chance, trace, judge.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -13,8 +13,8 @@ use std::{
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use postdate_core::{
-    Backend as _, Claim, Clock, DelayedMessageStore, EndpointName, Memory, MessageId, TokioClock,
-    TransactionMode,
+    Backend as _, Claim, Clock, DelayedMessageStore, EndpointName, Memory, MessageId, Queues as _,
+    ReceiveClaim, TokioClock, TransactionMode,
 };
 use postdate_history::{Event, Judge, What};
 use tokio::time::Instant;
@@ -25,6 +25,7 @@ use crate::{
     life::Life,
     plan::{HEALED, Plan},
     rng::Rng,
+    source::timeouts,
     store::SharedClaim,
     trace::Trace,
 };
@@ -56,6 +57,12 @@ pub(crate) struct State {
     last_claim: u64,
     /// Claims of crashed processes and lost answers: nobody gives back what they hold.
     pub graveyard: Vec<Box<dyn Claim>>,
+    pub buried_locks: Vec<Box<dyn ReceiveClaim>>,
+    /// Where the last message in the queue stands.
+    pub last_position: u64,
+    handed_over: BTreeSet<MessageId>,
+    /// What stood beside a message that was refused; for a planted fault only.
+    pub tainted: BTreeSet<MessageId>,
     /// Who holds what; for planted faults only.
     pub holders: BTreeMap<MessageId, SharedClaim>,
 }
@@ -70,6 +77,12 @@ pub(crate) enum Nature {
     Panics,
     /// Its destination does not exist.
     Homeless,
+    /// It is handed to the queue without a word of when it is due.
+    Unreadable,
+    /// It is due beyond the end of time.
+    Never,
+    /// The store panics over it.
+    BreaksStore,
 }
 
 /// The clock of the store. It can be shifted for the time of one call, to plant a mistake.
@@ -92,6 +105,7 @@ impl World {
         let start = Timestamp::from_second(1_800_000_000).expect("a time in the year 2027");
         let clock = StoreClock { clock: TokioClock::starting_at(start), shift_seconds: Arc::default() };
         let memory = Memory::builder().clock(clock.clone()).lease(plan.lease).build();
+        at_once(memory.queues().create(&timeouts())).expect("a queue in memory can be created");
         let rules = plan.rules();
         let state = State {
             rng: Rng::new(seed),
@@ -103,6 +117,10 @@ impl World {
             natures: BTreeMap::new(),
             last_claim: 0,
             graveyard: Vec::new(),
+            buried_locks: Vec::new(),
+            last_position: 0,
+            handed_over: BTreeSet::new(),
+            tainted: BTreeSet::new(),
             holders: BTreeMap::new(),
         };
         let start = Instant::now();
@@ -218,6 +236,19 @@ impl World {
         self.state().natures.get(id).copied()
     }
 
+    /// It goes into the store through the queue.
+    pub(crate) fn hands_over(&self, id: &MessageId) {
+        self.state().handed_over.insert(id.clone());
+    }
+
+    pub(crate) fn is_handed_over(&self, id: &MessageId) -> bool {
+        self.state().handed_over.contains(id)
+    }
+
+    pub(crate) fn is_tainted(&self, id: &MessageId) -> bool {
+        self.state().tainted.contains(id)
+    }
+
     /// Reads the store's clock as the given node's, where that mistake is planted.
     pub(crate) fn by_the_clock_of<T>(&self, life: &Life, call: impl FnOnce() -> T) -> T {
         if !self.has(Planted::ClientClock) {
@@ -241,6 +272,11 @@ impl World {
 
     /// Looks whether everything is where it should be.
     pub(crate) fn audit(&self, store: &dyn DelayedMessageStore) {
+        let depth =
+            at_once(self.memory.queues().list()).map_or(0, |queues| queues.iter().map(|q| q.depth).sum());
+        if depth != self.state().judge.queued() as u64 {
+            self.violated("S1", "the queue and the record of its effects disagree".to_owned());
+        }
         let holds = |id: &str| {
             let id = MessageId::new(id).expect("an id that was valid before");
             at_once(store.get(&id)).is_ok_and(|found| found.is_some())

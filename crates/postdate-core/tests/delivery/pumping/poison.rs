@@ -124,20 +124,59 @@ async fn an_error_queue_that_hangs_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_than_a_batch_of_poison_is_held_until_the_error_queue_is_back() {
+async fn no_more_than_so_much_poison_is_held_until_the_error_queue_is_back() {
     let mut scene = Scene::quiet().await;
     scene.destinations.behave("error", Behaviour::Unavailable);
-    for number in 0..2 * BATCH {
-        scene.put_with(&format!("bad {number:02}"), &[]).await;
+    for number in 0..500 + BATCH {
+        scene.put_with(&format!("bad {number:03}"), &[]).await;
     }
     scene.hand_over("good", after(3_600)).await;
     scene.restart().await;
     scene.pass(600.0).await;
-    assert_eq!((scene.depth().await, scene.stored().await), (2 * BATCH as u64 + 1, 0));
+    assert_eq!((scene.depth().await, scene.stored().await), (500 + BATCH as u64 + 1, 0));
     assert_eq!(scene.free().await.len(), BATCH + 1);
     scene.destinations.behave("error", None);
     scene.pass(301.0).await;
     assert_eq!((scene.depth().await, scene.stored().await), (0, 1));
-    assert_eq!(scene.failed_ids().len(), 2 * BATCH);
+    assert_eq!(scene.failed_ids().len(), 500 + BATCH);
     assert!(scene.queue.renewals.load(Relaxed) > 0, "what waits is held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_number_of_messages_over_which_the_store_panics_do_not_block_the_queue() {
+    let mut scene = Scene::quiet().await;
+    *scene.trouble.panics_over.lock().unwrap() = Some("body of bad");
+    for _ in 0..2 * BATCH {
+        scene.hand_over("bad", after(3_600)).await;
+    }
+    scene.hand_over("good", after(3_600)).await;
+    scene.restart().await;
+    scene.pass(400.0).await;
+    assert_eq!((scene.depth().await, scene.stored().await), (0, 1));
+    assert_eq!(scene.failed_ids(), ["bad"; 2 * BATCH]);
+    let stores = scene.trouble.stores.load(Relaxed);
+    // Each alone and in ever smaller company, one new message a round, and all once more beside the good one.
+    assert!(stores < 7 * BATCH, "{stores} calls");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_fails_before_and_after_another_is_stored_is_to_blame() {
+    let scene = Scene::start().await;
+    *scene.trouble.panics_over.lock().unwrap() = Some("body of bad");
+    scene.hand_over("bad", after(3_600)).await;
+    scene.pass(60.0).await;
+    // Another pump takes this one, so that the two never meet in a batch; this process stores a third.
+    assert_eq!((scene.depth().await, scene.failed_ids().len()), (1, 0));
+    let delivery = postdate_core::DelayedDelivery::builder("orders")
+        .store(crate::troubled::Troubled(scene.memory.clone(), scene.trouble.clone()))
+        .dispatcher(crate::scenario::ToDestinations(scene.destinations.clone()))
+        .pump(scene.queues.receiver(&timeouts()).await.unwrap())
+        .start()
+        .await
+        .unwrap();
+    scene.pass(30.0).await;
+    assert_eq!(scene.failed_ids().len(), 0);
+    delivery.send_batch(&[message("direct", after(3_600))]).await.unwrap();
+    scene.pass(30.0).await;
+    assert_eq!((scene.depth().await, scene.failed_ids()), (0, vec!["bad".to_owned()]));
 }
