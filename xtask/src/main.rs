@@ -2,6 +2,8 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
 mod cargo;
+mod passed;
+mod promises;
 mod readme;
 mod steps;
 mod tidy;
@@ -26,6 +28,7 @@ const FORMAT: Step = Step { name: "format", run: cargo::format };
 const LINT: Step = Step { name: "lint", run: cargo::lint };
 const TIDY: Step = Step { name: "tidy", run: tidy::run };
 const TEST: Step = Step { name: "test", run: cargo::test };
+const PROMISES: Step = Step { name: "promises", run: promises::run };
 const DOCS: Step = Step { name: "docs", run: cargo::docs };
 const README: Step = Step { name: "readme", run: readme::run };
 const DENY: Step = Step { name: "deny", run: cargo::deny };
@@ -36,7 +39,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = args.collect();
     let root = root();
     let done = match command.as_str() {
-        "test" => steps::run(&root, &[FORMAT, LINT, TIDY, TEST, DOCS, README, DENY]),
+        "test" => steps::run(&root, &[FORMAT, LINT, TIDY, TEST, PROMISES, DOCS, README, DENY]),
         "check" => steps::run(&root, &[FORMAT, LINT, TIDY]),
         "tidy" => steps::run(&root, &[TIDY]),
         "fix" => cargo::fix(&root),
