@@ -1,6 +1,9 @@
 //! Headers, decoded and encoded.
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -87,11 +90,19 @@ fn push_json_string(text: &mut String, value: &str) {
 
 impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Headers {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        let mut headers = Self::new();
+        let mut headers = Vec::new();
+        // Where each key stands: a stranger's blob may have hundreds of thousands, too many to search through.
+        let mut places = BTreeMap::new();
         for (key, value) in pairs {
-            headers.set(key, value);
+            match places.entry(key.into()) {
+                Entry::Vacant(new) => {
+                    headers.push((new.key().clone(), value.into()));
+                    new.insert(headers.len() - 1);
+                }
+                Entry::Occupied(known) => headers[*known.get()].1 = value.into(),
+            }
         }
-        headers
+        Self(headers)
     }
 }
 
@@ -140,11 +151,7 @@ impl EncodedHeaders {
             }
 
             fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Headers, A::Error> {
-                let mut headers = Headers::new();
-                while let Some((key, value)) = map.next_entry::<String, String>()? {
-                    headers.set(key, value);
-                }
-                Ok(headers)
+                std::iter::from_fn(|| map.next_entry::<String, String>().transpose()).collect()
             }
         }
         let mut json = serde_json::Deserializer::from_slice(&self.0);
@@ -171,6 +178,16 @@ mod tests {
         let headers: Headers = [("b", "1"), ("a", "2"), ("b", "3")].into_iter().collect();
         assert_eq!(headers.iter().collect::<Vec<_>>(), [("b", "3"), ("a", "2")]);
         assert_eq!(headers.encode().as_bytes(), &br#"{"b":"3","a":"2"}"#[..]);
+    }
+
+    #[test]
+    fn very_many_headers_are_read_in_no_time() {
+        let pairs: Vec<_> = (0..100_000).map(|i| format!("\"k{i}\":\"\"")).collect();
+        let begin = std::time::Instant::now();
+        let headers = EncodedHeaders::from_bytes(format!("{{{}}}", pairs.join(","))).decode().unwrap();
+        // A tenth of a second. Searching for each key among those before took twenty.
+        assert!(begin.elapsed() < std::time::Duration::from_secs(3), "{:?}", begin.elapsed());
+        assert_eq!(headers.len(), 100_000);
     }
 
     #[test]
