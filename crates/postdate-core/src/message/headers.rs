@@ -20,7 +20,7 @@ pub struct Headers(Vec<(String, String)>);
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct EncodedHeaders(Bytes);
 
-/// Headers could not be read.
+/// Headers could not be read. Says where, and nothing of what is there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("headers cannot be read: {0}")]
 pub struct HeadersError(String);
@@ -156,7 +156,11 @@ impl EncodedHeaders {
         }
         let mut json = serde_json::Deserializer::from_slice(&self.0);
         let headers = serde::Deserializer::deserialize_map(&mut json, InOrder);
-        headers.and_then(|headers| json.end().map(|()| headers)).map_err(|e| HeadersError(e.to_string()))
+        headers.and_then(|headers| json.end().map(|()| headers)).map_err(|error| {
+            // Its own text quotes what it did not expect, which may be a secret.
+            let what = if error.is_data() { "not one object of strings" } else { "not JSON" };
+            HeadersError(format!("{what}, line {} column {}", error.line(), error.column()))
+        })
     }
 }
 
@@ -200,6 +204,16 @@ mod tests {
     fn what_is_not_an_object_of_strings_is_refused() {
         for blob in ["<xml/>", "{", "[]", r#"{"a":1}"#, r#"{"a":"b"}x"#, "\u{0}"] {
             assert!(EncodedHeaders::from_bytes(blob).decode().is_err(), "{blob}");
+        }
+    }
+
+    #[test]
+    fn an_error_quotes_nothing() {
+        for blob in
+            ["\"123456\\n7\"", r#"{"token":123456}"#, r#"{"token":[123456]}"#, r#"{"123456":"a"} 123456"#]
+        {
+            let error = EncodedHeaders::from_bytes(blob).decode().unwrap_err().to_string();
+            assert!(error.contains("line 1 column") && !error.contains("123456"), "{error}");
         }
     }
 
