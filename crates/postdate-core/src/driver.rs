@@ -76,6 +76,11 @@ impl StoreUrl {
         url::form_urlencoded::parse(query.as_bytes()).into_owned()
     }
 
+    /// What stands from here to the options, unless this is behind their beginning.
+    fn place_from(&self, at: usize) -> Option<&str> {
+        self.text.get(at..self.query.unwrap_or(self.text.len()))
+    }
+
     /// The whole URL with its secrets: never print this.
     pub fn secret(&self) -> &str {
         &self.text
@@ -83,16 +88,21 @@ impl StoreUrl {
 }
 
 impl fmt::Display for StoreUrl {
+    /// People write passwords as they are, with letters in them that begin a path or options by the rules. So
+    /// nothing before the last `@` of a URL with a host is shown, and nothing behind it either where it may
+    /// stand in the value of an option.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = self.place();
-        let authority_end =
-            place.strip_prefix("//").map_or(0, |rest| 2 + rest.find('/').unwrap_or(rest.len()));
-        match place[..authority_end].rfind('@') {
-            Some(at) => write!(f, "{}://***{}", self.scheme(), &place[at..])?,
+        let at = self.text.rfind('@').filter(|_| place.starts_with("//"));
+        match at.map(|at| self.place_from(at)) {
+            Some(None) => return write!(f, "{}://***", self.scheme()),
+            Some(Some(host)) => write!(f, "{}://***{host}", self.scheme())?,
             None => write!(f, "{}:{place}", self.scheme())?,
         }
         for (i, (key, _)) in self.options().enumerate() {
-            write!(f, "{}{key}=***", if i == 0 { '?' } else { '&' })?;
+            f.write_str(if i == 0 { "?" } else { "&" })?;
+            url::form_urlencoded::byte_serialize(key.as_bytes()).try_for_each(|part| f.write_str(part))?;
+            f.write_str("=***")?;
         }
         Ok(())
     }
@@ -128,6 +138,10 @@ mod tests {
         for (text, shown) in [
             ("postgres://me:s3cret@host:5432/db?password=s3cret", "postgres://***@host:5432/db?password=***"),
             ("postgres://me:s3c@ret@host", "postgres://***@host"),
+            ("postgres://me:s3c/ret@host/db", "postgres://***@host/db"),
+            ("postgres://me:s3c?r=et@host/db?x=1", "postgres://***"),
+            ("postgres://me@host/db?password=s3c@ret", "postgres://***"),
+            ("postgres://host/db?a%0a%1b=s3cret", "postgres://host/db?a%0A%1B=***"),
             ("azblob://account/container?sig=s3cret&x=1", "azblob://account/container?sig=***&x=***"),
             ("sqlite:/a/b@c.db", "sqlite:/a/b@c.db"),
         ] {

@@ -47,7 +47,7 @@ const LOAD: &str = "
     WHERE seq = ?1 AND (locked_until <= ?2 OR locked_until > ?3) AND locked_until <> ?4";
 
 const LOCK: &str = "
-    UPDATE queue_message SET locked_until = ?2, lock = ?3, deliveries = deliveries + 1 WHERE seq = ?1";
+    UPDATE queue_message SET locked_until = ?2, lock = ?3, deliveries = min(deliveries, 4294967294) + 1 WHERE seq = ?1";
 
 /// The time at which the first held message of a queue is free again.
 const NEXT_EXPIRY: &str = "

@@ -1,5 +1,7 @@
 //! What the suite cannot see: the directory after a crash, an error of the disk, or somebody's hands.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
     fs,
     num::NonZeroUsize,
