@@ -86,7 +86,7 @@ impl Receiver for QueueReceiver {
         let file = Arc::clone(&self.file);
         let (lock, taken, next_expiry) = self
             .file
-            .write(Operation::Receive, Work::Fleeting, move |tx| {
+            .write(Operation::Receive, Work::Plain, move |tx| {
                 let now = floor_micros(tx.shared.clock.now());
                 let taken = take(tx, queue, &name, &selection, now)?;
                 let looks_in_vain = taken.messages.is_empty();
