@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use postdate_core::StoreErrorKind;
 use rusqlite::Connection;
 
 use super::{
@@ -54,6 +55,9 @@ impl Worker {
         if let Err(fault) = &outcome {
             tracing::debug!(?fault, jobs = group.len(), "transaction rolled back");
             self.roll_back();
+            if fault.kind() == StoreErrorKind::Full {
+                self.write_log_back();
+            }
         } else {
             effects.into_iter().for_each(|effects| effects.apply(&self.shared));
         }
@@ -133,6 +137,14 @@ impl Worker {
         if let Err(fault) = published {
             tracing::warn!(?fault, "other processes see messages as held that were given back");
             self.roll_back();
+        }
+    }
+
+    /// Makes room in the log by writing it back to the database. Where the database has free pages it need not
+    /// grow for that, and then messages can leave while the disk is full.
+    fn write_log_back(&self) {
+        if let Err(error) = self.connection.execute_batch("PRAGMA wal_checkpoint") {
+            tracing::debug!(%error, "cannot make room in the log");
         }
     }
 
