@@ -26,7 +26,6 @@ use tokio::{sync::oneshot, task::spawn_blocking};
 pub(crate) use dispatching::Dispatching;
 pub(crate) use identity::FileIdentity;
 pub(crate) use in_flight::InFlight;
-pub(crate) use open::Synchronous;
 
 use crate::{
     Options,
@@ -34,6 +33,7 @@ use crate::{
     wake::Wakes,
     writer::{Tx, Work, Writer},
 };
+use open::Synchronous;
 use readers::{Reader, Readers};
 use watch::Watch;
 
@@ -88,7 +88,7 @@ impl File {
             wakes: Wakes::default(),
             looks: AtomicU64::new(0),
         });
-        let writer = Writer::start(connection, synchronous, Arc::clone(&shared)).map_err(|error| {
+        let writer = Writer::start(connection, Arc::clone(&shared)).map_err(|error| {
             Fault::new(StoreErrorKind::Unavailable, format!("cannot start the writer thread: {error}"))
         })?;
         let readers = Readers::new(path.clone(), synchronous);

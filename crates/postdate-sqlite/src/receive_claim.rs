@@ -67,7 +67,7 @@ impl Drop for Lock {
         }
         let (queue, token, release) = (self.queue, self.token, self.release);
         let positions = std::mem::take(&mut self.positions);
-        self.file.write_unasked(Work::Fleeting, move |tx| {
+        self.file.write_unasked(Work::Plain, move |tx| {
             each(tx.connection, release, &positions, token)?;
             tx.ring(Topic::Queue(queue), i64::MIN);
             Ok(())
@@ -89,13 +89,13 @@ impl QueueClaim {
         Self { lock, received, expires: began.checked_add(LOCK_TERM) }
     }
 
-    async fn settle<F>(&mut self, positions: &[u64], work: Work, act: F) -> Result<Vec<bool>, StoreError>
+    async fn settle<F>(&mut self, positions: &[u64], act: F) -> Result<Vec<bool>, StoreError>
     where
         F: FnOnce(&mut Tx<'_>, &[u64], i64) -> Result<Vec<bool>> + Send + 'static,
     {
         let (token, own) = (self.lock.token, positions.to_vec());
         let act = move |tx: &mut Tx<'_>| act(tx, &own, token);
-        let settled = self.lock.file.write(Operation::Settle, work, act).await?;
+        let settled = self.lock.file.write(Operation::Settle, Work::Plain, act).await?;
         self.lock.positions.retain(|position| !positions.contains(position));
         Ok(settled)
     }
@@ -106,7 +106,7 @@ impl ReceiveClaim for QueueClaim {
     async fn complete(&mut self, positions: &[u64]) -> Result<Vec<bool>, StoreError> {
         let complete =
             |tx: &mut Tx<'_>, positions: &[u64], token| each(tx.connection, COMPLETE, positions, token);
-        self.settle(positions, Work::Plain, complete).await
+        self.settle(positions, complete).await
     }
 
     async fn abandon(&mut self, positions: &[u64]) -> Result<Vec<bool>, StoreError> {
@@ -115,7 +115,7 @@ impl ReceiveClaim for QueueClaim {
             tx.ring(Topic::Queue(queue), i64::MIN);
             each(tx.connection, ABANDON, positions, token)
         };
-        self.settle(positions, Work::Fleeting, abandon).await
+        self.settle(positions, abandon).await
     }
 
     async fn move_to(&mut self, positions: &[u64], queue: &Address) -> Result<Vec<bool>, StoreError> {
@@ -133,7 +133,7 @@ impl ReceiveClaim for QueueClaim {
             });
             moved.collect()
         };
-        self.settle(positions, Work::Plain, move_to).await
+        self.settle(positions, move_to).await
     }
 
     async fn renew(&mut self) -> Result<(), StoreError> {
@@ -151,7 +151,7 @@ impl ReceiveClaim for QueueClaim {
                 .iter()
                 .try_for_each(|position| Ok(renew.execute([seq(*position), token, end]).map(drop)?))
         };
-        self.lock.file.write(Operation::Renew, Work::Fleeting, renew).await?;
+        self.lock.file.write(Operation::Renew, Work::Plain, renew).await?;
         self.expires = began.checked_add(LOCK_TERM);
         Ok(())
     }

@@ -88,7 +88,7 @@ impl Receiver for QueueReceiver {
         let (file, began) = (Arc::clone(&self.file), Instant::now());
         let (lock, taken, next_expiry) = self
             .file
-            .write(Operation::Receive, Work::Fleeting, move |tx| {
+            .write(Operation::Receive, Work::Plain, move |tx| {
                 let now = floor_micros(tx.shared.clock.now());
                 let taken = take(tx, queue, &name, &selection, now)?;
                 let looks_in_vain = taken.messages.is_empty();
