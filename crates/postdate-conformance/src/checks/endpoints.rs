@@ -1,19 +1,19 @@
 //! Setting up, and endpoints that never see each other's messages (S15, S18).
 
 use anyhow::{Context as _, Result, ensure};
-use postdate_core::{Cancellation, DelayedMessageStoreExt as _, EndpointName, StoreErrorKind};
+use postdate_core::{Cancellation, DelayedMessageStoreExt as _, StoreErrorKind};
 use tokio::task::JoinSet;
 
 use crate::{
     bench::Bench,
     drive::{drain, hold_one, nothing_is_free, refused},
     harness::{checks, ensure_eq},
-    make::{HOSTILE_NAMES, id, many, with_body},
+    make::{HOSTILE_NAMES, endpoint, id, many, with_body},
 };
 
 checks! {
     async fn a_store_that_was_not_set_up_is_refused(bench: &Bench) -> Result<()> {
-        let endpoint = EndpointName::new("conformance")?;
+        let endpoint = endpoint();
         let mode = *bench.capabilities()?.modes.first().context("the store supports no mode at all")?;
         let backend = bench.backend().await?;
         refused(backend.open(&endpoint, mode).await, StoreErrorKind::NotSetUp)?;
@@ -27,7 +27,7 @@ checks! {
         store.store(&many(3)).await?;
         let held = hold_one(&*store).await?;
         for _ in 0..3 {
-            bench.backend().await?.set_up(&EndpointName::new("conformance")?).await?;
+            bench.backend().await?.set_up(&endpoint()).await?;
         }
         held.deliver().await?;
         drain(&*store, 2).await?;
@@ -35,7 +35,7 @@ checks! {
     }
 
     async fn eight_may_set_up_at_once(bench: &Bench) -> Result<()> {
-        let endpoint = EndpointName::new("conformance")?;
+        let endpoint = endpoint();
         let mut tasks = JoinSet::new();
         for _ in 0..8 {
             let (backend, endpoint) = (bench.backend().await?, endpoint.clone());
@@ -67,6 +67,24 @@ checks! {
                 came.message.body
             );
             nothing_is_free(&*store).await?;
+        }
+        Ok(())
+    }
+
+    async fn endpoints_with_the_longest_names_are_told_apart(bench: &Bench) -> Result<()> {
+        let mut stores = Vec::new();
+        // Cut off at any length, folded or hashed by bytes, two of them would be one.
+        for begin in ["a".repeat(99), "ä".repeat(99), "\u{1f4e6}".repeat(99)] {
+            for end in ["b", "B", "ä", "."] {
+                let name = format!("{begin}{end}");
+                let store = bench.store_for(&name).await.with_context(|| format!("endpoint {name:?}"))?;
+                store.store_one(with_body("m", name.clone())).await?;
+                stores.push((name, store));
+            }
+        }
+        for (name, store) in stores {
+            let came = drain(&*store, 1).await.with_context(|| format!("endpoint {name:?}"))?;
+            ensure!(came[0].message.body == name, "endpoint {name:?} fetched another one's message");
         }
         Ok(())
     }
