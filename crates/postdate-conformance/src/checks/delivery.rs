@@ -17,6 +17,7 @@ use postdate_core::{
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    Meddling,
     bench::Bench,
     counting::Counting,
     drive::{drain, drain_with, hold_one},
@@ -244,6 +245,24 @@ checks! {
         Ok(())
     }
 
+    async fn an_engine_goes_past_an_unreadable_row_and_does_not_come_back_for_it(bench: &Bench) -> Result<()> {
+        let store = bench.store().await?;
+        store.store(&many(6)).await?;
+        bench.meddle(Meddling::UnreadableRow { endpoint: endpoint(), id: id("m00000") }).await?;
+        let counting = Counting::new(bench.backend().await?);
+        let to = Scripted::new(|_| Answer::Takes);
+        let delivery = start_on(bench, counting.clone(), &to).await?;
+        to.takes("billing", 5).await?;
+        sleep(QUIET / 3).await;
+        let before = counting.calls();
+        sleep(QUIET).await;
+        let calls = counting.calls() - before;
+        delivery.stop().await;
+        ensure!(calls <= 2, "{calls} calls in {QUIET:?} for a row that cannot be read");
+        ensure_eq!((to.attempts("billing").len(), store.stats().await?.pending), (5, 1));
+        Ok(())
+    }
+
     #[needs(SharedTransactions)]
     async fn in_one_transaction_everything_arrives_exactly_once_over_a_cut(bench: &Bench) -> Result<()> {
         let queues = bench.queues_with(&billing()).await?;
@@ -282,7 +301,7 @@ checks! {
 fn settings_with_batches_of(size: usize) -> Settings {
     let mut settings = Settings::default();
     settings.number_of_retries = RETRIES;
-    settings.retry_backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(200));
+    settings.retry_backoff = Backoff::new(Duration::from_millis(200), Duration::from_millis(400));
     settings.batch_size = limit(size);
     settings
 }

@@ -6,9 +6,9 @@ use tokio::task::JoinSet;
 
 use crate::{
     bench::Bench,
-    drive::{drain, hold_one, nothing_is_free, refused},
+    drive::{deliver, drain, hold_one, nothing_is_free, refused},
     harness::{checks, ensure_eq},
-    make::{HOSTILE_NAMES, endpoint, id, many, with_body},
+    make::{HOSTILE_NAMES, endpoint, id, limit, many, with_body},
 };
 
 checks! {
@@ -86,6 +86,20 @@ checks! {
             let came = drain(&*store, 1).await.with_context(|| format!("endpoint {name:?}"))?;
             ensure!(came[0].message.body == name, "endpoint {name:?} fetched another one's message");
         }
+        Ok(())
+    }
+
+    async fn what_one_endpoint_holds_is_not_held_in_another(bench: &Bench) -> Result<()> {
+        let (one, other) = (bench.store_for("one").await?, bench.store_for("other").await?);
+        one.store(&many(2)).await?;
+        other.store(&many(2)).await?;
+        let held = hold_one(&*one).await?;
+        ensure_eq!(other.cancel(&[id("m00000")]).await?, [Cancellation::Cancelled]);
+        let batch = other.fetch(limit(5)).await?;
+        ensure!(!batch.contended, "one endpoint is in the way of another");
+        ensure_eq!(deliver(batch).await?.len(), 1);
+        held.deliver().await?;
+        drain(&*one, 1).await?;
         Ok(())
     }
 

@@ -64,6 +64,7 @@ pub(crate) enum Fault {
     HidesContention,
     LosesWhatNobodyTook,
     AsksToComeBackAtOnce,
+    NeverHandsOver,
     AsksToComeBackLate,
     StopsAtUnreadableRows,
     PutsAsideWholeBatches,

@@ -140,6 +140,8 @@ caught! {
         by a_dropped_call_of_fetch_holds_nothing_for_good because "messages are left";
     a_store_that_lets_engines_spin_is_caught: AsksToComeBackAtOnce
         by an_idle_engine_leaves_the_store_alone because "in which nothing happened";
+    a_store_that_never_hands_over_is_caught: NeverHandsOver
+        by when_a_handle_is_closed_another_one_goes_on because "in vain for a due message";
     a_store_that_lets_engines_sleep_too_long_is_caught: AsksToComeBackLate
         by the_engine_is_never_early_and_soon_on_time because " late";
     a_store_that_stops_at_unreadable_rows_is_caught: StopsAtUnreadableRows
@@ -153,6 +155,14 @@ caught! {
 
     a_claim_that_removes_nothing_is_caught: RemovesNothing
         by a_removed_message_is_gone because "handle.get";
+    an_engine_whose_claims_remove_nothing_is_caught: RemovesNothing
+        by the_engine_sends_everything_once_and_empties_the_store because "for the store to be empty";
+    an_engine_whose_transactions_remove_nothing_is_caught: RemovesNothing
+        by in_one_transaction_everything_arrives_exactly_once_over_a_cut because "for the store to be empty";
+    an_engine_whose_claims_forget_failures_is_caught: ForgetsFailures
+        by a_poison_message_is_tried_as_often_as_it_may_be_and_holds_up_nobody because "in vain for messages to arrive";
+    a_backlog_whose_claims_are_forgotten_is_caught: ForgetsClaims
+        by two_handles_share_a_large_backlog because "removing what the claim holds was answered";
     a_claim_that_removes_in_steps_is_caught: RemovesInSteps
         by in_every_mode_a_dropped_removal_happened_as_a_whole_or_not_at_all because "on one message of two";
     a_claim_that_counts_in_steps_is_caught: CountsInSteps

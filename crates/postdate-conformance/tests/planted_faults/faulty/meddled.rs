@@ -20,6 +20,8 @@ pub(crate) struct State {
     pub(crate) no_right: bool,
     pub(crate) zoned: bool,
     pub(crate) set_up: BTreeSet<EndpointName>,
+    /// How many stores were opened.
+    pub(crate) opened: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -25,6 +25,8 @@ pub(super) struct FaultyStore {
     pub(super) meddlings: Meddlings,
     pub(super) watermark: Mutex<Timestamp>,
     pub(super) holders: Holders,
+    /// Whether this was opened before all other handles.
+    pub(super) is_first: bool,
     /// Whether the session of this handle is in another time zone.
     zoned: bool,
     last_body: Mutex<Bytes>,
@@ -38,9 +40,13 @@ impl FaultyStore {
         meddlings: Meddlings,
     ) -> Self {
         let watermark = Mutex::new(Timestamp::MIN);
-        let zoned = meddlings.lock().zoned;
+        let (is_first, zoned) = {
+            let mut state = meddlings.lock();
+            state.opened += 1;
+            (state.opened == 1, state.zoned)
+        };
         let (holders, last_body) = (Holders::default(), Mutex::default());
-        Self { store, endpoint, fault, meddlings, watermark, holders, zoned, last_body }
+        Self { store, endpoint, fault, meddlings, watermark, holders, is_first, zoned, last_body }
     }
 
     fn alter(&self, DelayedMessage { message, due }: &mut DelayedMessage) {
