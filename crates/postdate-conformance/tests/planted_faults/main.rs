@@ -150,6 +150,8 @@ caught! {
         by rows_that_are_all_unreadable_do_not_stop_what_comes_behind_them because "for all due messages";
     a_store_for_which_unreadable_rows_stay_due_is_caught: LeavesUnreadableRowsDue
         by an_unreadable_row_does_not_hold_up_the_next_due_time because "what is due next is";
+    a_store_whose_unreadable_rows_let_engines_spin_is_caught: LeavesUnreadableRowsDue
+        by an_engine_goes_past_an_unreadable_row_and_does_not_come_back_for_it because "for a row that cannot be read";
     a_store_that_hides_unreadable_rows_is_caught: HidesUnreadableRows
         by an_unreadable_row_is_shown_with_what_is_wrong_with_it because "the list shows []";
 
