@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use jiff::Timestamp;
 use postdate_core::{
     Claim, DelayedMessageStore, DelayedMessageStoreExt as _, DueBatch, DueMessage, Failure, ListQuery,
@@ -34,6 +34,12 @@ pub(crate) async fn hold_one_with(store: &dyn DelayedMessageStore, patience: Pat
         }
         patience.a_moment().await?;
     }
+}
+
+/// Fetches and delivers the one message that comes first: it is free, and must come at once.
+pub(crate) async fn take_now(store: &dyn DelayedMessageStore) -> Result<DueMessage> {
+    let mut messages = deliver(store.fetch(limit(1)).await?).await?;
+    messages.pop().context("nothing was fetched though a message is due and free")
 }
 
 impl Held {

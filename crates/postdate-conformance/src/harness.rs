@@ -5,7 +5,7 @@ use std::{any::Any, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use tokio::{runtime, time};
 
-use crate::{bench::Bench, histories, suite::Subject};
+use crate::{bench::Bench, histories, meddling::Unmet, patience, suite::Subject};
 
 /// What came of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +97,7 @@ pub(crate) fn judge(subject: &Subject, check: &'static Check) -> Outcome {
 }
 
 async fn run(subject: Subject, check: &'static Check) -> Outcome {
+    let patience = subject.patience;
     let bench = match time::timeout(TIME_LIMIT, Bench::new(subject)).await {
         Ok(Ok(bench)) => Arc::new(bench),
         Ok(Err(error)) => return Outcome::Failed(format!("the first handle could not be opened: {error:#}")),
@@ -107,10 +108,13 @@ async fn run(subject: Subject, check: &'static Check) -> Outcome {
     }
     let limit = TIME_LIMIT + 4 * bench.lease_term().unwrap_or_default() + histories::more_time();
     // As a task, so that a panic of the store is a failure of this check, and of no other.
-    let task = tokio::spawn((check.run)(bench));
+    let task = tokio::spawn(patience::LIMIT.scope(patience, (check.run)(bench)));
     match time::timeout(limit, task).await {
         Ok(Ok(Ok(()))) => Outcome::Passed,
-        Ok(Ok(Err(error))) => Outcome::Failed(format!("{error:#}")),
+        Ok(Ok(Err(error))) => match error.downcast_ref::<Unmet>() {
+            Some(unmet) => Outcome::Ignored(unmet.to_string()),
+            None => Outcome::Failed(format!("{error:#}")),
+        },
         Ok(Err(join)) => Outcome::Failed(format!("panicked: {}", panic_text(join))),
         Err(_) => Outcome::Failed(format!("not done within {limit:?}: some call hangs")),
     }

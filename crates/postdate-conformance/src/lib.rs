@@ -35,12 +35,18 @@
 //! [`queues`] does the same for a set of queues. Where both are in one place, give both to a [`Suite`]: then
 //! it is also judged whether they share transactions.
 //!
+//! Some checks need what no call of a store brings about: a row that cannot be read, a newer schema, a user who
+//! may make no tables. [`Suite::meddling`] takes the function that does such a thing; see [`Meddling`]. Without it
+//! those checks are shown as ignored.
+//!
 //! # Running
 //!
 //! `cargo test --test conformance` runs all, `cargo test --test conformance cancel` those whose name contains
 //! `cancel`. cargo-nextest works, too. Each check has its own place, its own runtime of two threads and a time
 //! limit of a minute and four lease terms; leases of about three seconds are right here, since some checks wait
-//! for their end.
+//! for their end. Random content comes from a seed that a failure names; `POSTDATE_SEED` brings it back.
+//! `POSTDATE_LARGE=100000` makes the large backlog so large, where 20,000 messages are too few, or too many for a
+//! store that is slow.
 //!
 //! What a store says it cannot do ([`Capabilities`](postdate_core::Capabilities)) is shown as ignored, with the
 //! capability that is missing; under cargo-nextest, which wants to know that before a test runs, as passed. A store that needs a server calls [`absent`] where there is none; set
@@ -49,13 +55,18 @@
 
 mod bench;
 mod checks;
+mod counting;
+mod cuts;
 mod drive;
 mod harness;
 mod histories;
 mod make;
+mod meddling;
 mod patience;
 mod place;
 mod queue_checks;
+mod random;
+mod scripted;
 mod suite;
 
 use std::{process::ExitCode, sync::Arc};
@@ -63,6 +74,7 @@ use std::{process::ExitCode, sync::Arc};
 use postdate_core::{Backend, Queues, StoreError};
 
 pub use harness::Outcome;
+pub use meddling::{Meddled, Meddling};
 pub use place::Place;
 pub use suite::{Suite, absent};
 

@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use postdate_core::{Address, DelayedMessage, Due, Message, MessageId, OutgoingMessage};
+use postdate_core::{Address, DelayedMessage, Due, EndpointName, Message, MessageId, OutgoingMessage};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
@@ -19,6 +19,11 @@ pub(crate) fn id(text: impl AsRef<str>) -> MessageId {
 
 pub(crate) fn address(text: impl AsRef<str>) -> Address {
     Address::new(text).expect("checks write addresses that are valid")
+}
+
+/// The usual endpoint.
+pub(crate) fn endpoint() -> EndpointName {
+    EndpointName::new("conformance").expect("the text is a valid name")
 }
 
 /// The usual destination.

@@ -1,6 +1,6 @@
 //! A suite of checks for one backend.
 
-use std::{env, fmt, process::ExitCode, sync::Arc};
+use std::{env, error::Error, fmt, process::ExitCode, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use libtest_mimic::{Arguments, Completion, Trial};
@@ -9,13 +9,14 @@ use postdate_core::{Backend, Queues, StoreError};
 use crate::{
     Place, checks,
     harness::{self, Check, Outcome},
-    queue_checks,
+    meddling::{Meddle, Meddled, Meddling},
+    patience, queue_checks,
 };
 
 /// The checks for a backend: for its stores, for its queues, or for both in one place.
 ///
 /// ```no_run
-/// # use std::{process::ExitCode, sync::Arc};
+/// # use std::{process::ExitCode, sync::Arc, time::Duration};
 /// # use postdate_core::{Backend, Memory, Queues};
 /// # use postdate_conformance::Suite;
 /// fn main() -> ExitCode {
@@ -42,6 +43,8 @@ pub(crate) struct Subject {
     pub(crate) stores: Option<Open<dyn Backend>>,
     pub(crate) queues: Option<Open<dyn Queues>>,
     pub(crate) wakes: bool,
+    pub(crate) meddle: Option<Meddle>,
+    pub(crate) patience: Duration,
 }
 
 /// Opens a handle on a place.
@@ -58,7 +61,9 @@ pub fn absent(name: &str, why: &str) -> ExitCode {
 impl Suite {
     /// A suite without checks for the backend of this name.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), subject: Subject { stores: None, queues: None, wakes: true } }
+        let patience = patience::USUAL_LIMIT;
+        let subject = Subject { stores: None, queues: None, wakes: true, meddle: None, patience };
+        Self { name: name.into(), subject }
     }
 
     /// Adds the checks for a store; `open` opens a handle on a place.
@@ -88,6 +93,42 @@ impl Suite {
     #[must_use]
     pub fn without_wake_ups(mut self) -> Self {
         self.subject.wakes = false;
+        self
+    }
+
+    /// Sets how long a check waits for what has to come. Default: 15 seconds.
+    #[must_use]
+    pub fn patience(mut self, limit: Duration) -> Self {
+        self.subject.patience = limit;
+        self
+    }
+
+    /// Adds what the seams cannot do: `meddle` does it on a place that a store has set up.
+    ///
+    /// ```
+    /// # use postdate_conformance::{Meddled, Meddling, Suite};
+    /// Suite::new("acme").meddling(|place, meddling| {
+    ///     let path = place.dir().join("acme.db");
+    ///     async move {
+    ///         Ok(match meddling {
+    ///             Meddling::UnreadableRow { endpoint, id } => {
+    ///                 // Overwrites a part of the row in the file at `path`.
+    /// #               let _ = (path, endpoint, id);
+    ///                 Meddled::Done
+    ///             }
+    ///             Meddling::NoRightToMakeTables => Meddled::Impossible("files have no rights on tables"),
+    ///             _ => Meddled::Impossible("not done yet"),
+    ///         })
+    ///     }
+    /// });
+    /// ```
+    #[must_use]
+    pub fn meddling<F, Doing>(mut self, meddle: F) -> Self
+    where
+        F: Fn(&Place, Meddling) -> Doing + Send + Sync + 'static,
+        Doing: Future<Output = Result<Meddled, Box<dyn Error + Send + Sync>>> + Send + 'static,
+    {
+        self.subject.meddle = Some(Arc::new(move |place, meddling| Box::pin(meddle(place, meddling))));
         self
     }
 

@@ -58,8 +58,10 @@ impl DelayedMessageStore for MemoryStore {
                     new.insert(id, (message, due_at, asked));
                     due_at
                 }
+                // An operator may have given it another due time since.
                 Some((same, due_then, asked_then))
-                    if same == message && (asked_then == asked || asked_then.is_none() || asked.is_none()) =>
+                    if same == message
+                        && (asked.is_none() || asked_then.is_none() || asked == asked_then) =>
                 {
                     due_then
                 }
@@ -136,7 +138,7 @@ impl Row {
     }
 }
 
-/// What is compared when the message is stored again.
+/// The due time that was asked for, where it is absolute: relative ones are not compared.
 fn asked(due: Due, due_at: Timestamp) -> Option<Timestamp> {
     matches!(due, Due::At(_)).then_some(due_at)
 }
