@@ -1,10 +1,10 @@
 //! `sqlite:postdate.db`, and its options.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use postdate_core::{Connected, Driver, Operation, StoreError, StoreErrorKind, StoreUrl};
 
-use crate::{Options, Sqlite};
+use crate::{Options, Sqlite, scratch::ScratchFolder};
 
 /// Opens a file by URL: `sqlite:postdate.db`, `sqlite:/var/lib/postdate.db`,
 /// `sqlite:postdate.db?durability=process-crash`.
@@ -14,19 +14,25 @@ pub const DRIVER: Driver = Driver {
     connect: |url| {
         Box::pin(async move {
             let options = options(url)?;
-            let backend = Sqlite::with_options(path(url), options).await?;
-            let queues = backend.queues();
-            Ok(Connected { backend: Arc::new(backend), queues: Some(Arc::new(queues)) })
+            connect(path(url), options).await
         })
     },
+    scratch: |url, name| Arc::new(ScratchFolder::new(url, name)),
 };
 
+/// Opens a file with the queues in it.
+pub(crate) async fn connect(path: impl AsRef<Path>, options: Options) -> Result<Connected, StoreError> {
+    let backend = Sqlite::with_options(path, options).await?;
+    let queues = backend.queues();
+    Ok(Connected { backend: Arc::new(backend), queues: Some(Arc::new(queues)) })
+}
+
 /// Others write `sqlite://postdate.db`: that is welcome too.
-fn path(url: &StoreUrl) -> &str {
+pub(crate) fn path(url: &StoreUrl) -> &str {
     url.place().strip_prefix("//").unwrap_or(url.place())
 }
 
-fn options(url: &StoreUrl) -> Result<Options, StoreError> {
+pub(crate) fn options(url: &StoreUrl) -> Result<Options, StoreError> {
     let wrong = |detail: String| {
         StoreError::new(StoreErrorKind::Configuration, Operation::Connect, url.to_string(), detail)
     };
