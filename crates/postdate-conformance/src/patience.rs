@@ -13,7 +13,7 @@ pub(crate) struct Patience {
     limit: Duration,
 }
 
-const LIMIT: Duration = Duration::from_secs(15);
+pub(crate) const LIMIT: Duration = Duration::from_secs(15);
 const STEP: Duration = Duration::from_millis(10);
 
 impl Patience {

@@ -5,9 +5,9 @@ mod faulty;
 use std::{sync::Arc, time::Duration};
 
 use postdate_conformance::{Outcome, Place, Suite};
-use postdate_core::{Backend, Memory, Queues};
+use postdate_core::{Backend, Memory};
 
-use faulty::{Fault, FaultyBackend, FaultyQueues};
+use faulty::{Fault, FaultyBackend};
 
 /// The check fails for this reason with the fault, and passes without it.
 fn is_caught(fault: Fault, check: &str, reason: &str) {
@@ -21,15 +21,10 @@ fn is_caught(fault: Fault, check: &str, reason: &str) {
 }
 
 fn suite(fault: Fault) -> Suite {
-    Suite::new("faulty")
-        .stores(move |place| {
-            let backend = FaultyBackend { memory: memory(place), fault };
-            async move { Ok(Arc::new(backend) as Arc<dyn Backend>) }
-        })
-        .queues(move |place| {
-            let queues = FaultyQueues { queues: memory(place).queues(), fault };
-            async move { Ok(Arc::new(queues) as Arc<dyn Queues>) }
-        })
+    Suite::new("faulty").stores(move |place| {
+        let backend = FaultyBackend { memory: memory(place), fault };
+        async move { Ok(Arc::new(backend) as Arc<dyn Backend>) }
+    })
 }
 
 fn memory(place: &Place) -> Memory {
@@ -76,16 +71,6 @@ caught! {
         by endpoints_never_see_each_others_messages because "endpoint \"Orders\"";
     a_store_that_panics_is_caught: Panics
         by the_counts_are_right because "panicked: planted";
-    a_dispatcher_that_sends_outside_the_transaction_is_caught: SendsOutside
-        by what_is_sent_within_a_dropped_transaction_never_appears because "what was rolled back appeared";
-    a_dispatcher_that_stops_at_a_failure_is_caught: StopsAtAFailure
-        by a_missing_destination_does_not_keep_others_from_being_sent because "failed is [";
-    a_queue_that_is_emptied_by_browsing_is_caught: BrowsingTakes
-        by browsing_takes_nothing because "[QueuedMessage";
-    a_queue_that_counts_no_deliveries_is_caught: CountsNoDeliveries
-        by deliveries_are_counted because "deliveries is 0, not 1";
-    a_queue_that_renews_what_was_lost_is_caught: RenewsWhatIsLost
-        by a_lost_receive_claim_is_not_renewed because "accepted, not refused as ClaimLost";
 }
 
 #[test]
