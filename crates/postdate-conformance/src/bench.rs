@@ -8,7 +8,9 @@ use postdate_core::{
     Receiver, TransactionMode,
 };
 
-use crate::{Meddled, Meddling, Place, harness::Need, make, meddling::Unmet, suite::Subject};
+use crate::{
+    Meddled, Meddling, Place, drive, harness::Need, make, meddling::Unmet, place::Places, suite::Subject,
+};
 
 /// Greater messages than this are not tried: a check is not to exhaust the machine.
 pub(crate) const GREATEST: usize = 64 << 20;
@@ -16,27 +18,29 @@ pub(crate) const GREATEST: usize = 64 << 20;
 #[derive(Clone)]
 pub(crate) struct Bench {
     subject: Subject,
+    places: Places,
     place: Arc<Place>,
     capabilities: Option<Capabilities>,
 }
 
 impl Bench {
-    pub(crate) async fn new(subject: Subject) -> Result<Self> {
-        let place = Arc::new(Place::new()?);
+    /// A bench in a new place, one of those that are removed after the check.
+    pub(crate) async fn new(subject: Subject, places: Places) -> Result<Self> {
+        let place = places.another()?;
         let capabilities = match &subject.stores {
             Some(open) => Some(open(&place).await?.capabilities()),
             None => None,
         };
-        Ok(Self { subject, place, capabilities })
+        Ok(Self { subject, places, place, capabilities })
     }
 
     /// Another bench, in another place.
     pub(crate) async fn elsewhere(&self) -> Result<Self> {
-        Self::new(self.subject.clone()).await
+        Self::new(self.subject.clone(), self.places.clone()).await
     }
 
-    pub(crate) fn has(&self, need: Need) -> bool {
-        match need {
+    pub(crate) async fn has(&self, need: Need) -> Result<bool> {
+        Ok(match need {
             Need::Leases => self.lease_term().is_some(),
             Need::Durability => self.capabilities.is_none_or(|can| can.durable),
             Need::SharedTransactions => {
@@ -44,8 +48,9 @@ impl Bench {
                     && self.capabilities.is_some_and(|can| can.supports(TransactionMode::TransactionScope))
             }
             Need::SizeLimit => self.capabilities.is_some_and(|can| can.max_message_bytes < GREATEST),
+            Need::QueueSizeLimit => self.queues().await?.max_message_bytes() < GREATEST,
             Need::WakeUps => self.subject.wakes,
-        }
+        })
     }
 
     pub(crate) fn lease_term(&self) -> Option<Duration> {
@@ -126,9 +131,7 @@ impl Bench {
         messages: &[OutgoingMessage],
     ) -> Result<(Arc<dyn Queues>, Arc<dyn Receiver>)> {
         let queues = self.queues_with(&make::billing()).await?;
-        for sent in queues.dispatcher().dispatch(messages, None).await {
-            sent?;
-        }
+        drive::send(&*queues, messages).await?;
         let receiver = queues.receiver(&make::billing()).await?;
         Ok((queues, receiver))
     }

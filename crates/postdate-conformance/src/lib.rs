@@ -28,9 +28,9 @@
 //! ```
 //!
 //! A store in a file opens `place.dir().join("x.db")`, one on a server a table, schema or container called
-//! [`place.name()`](Place::name). The function is called for every handle that a check asks for: two calls
-//! with the same place must come to the same messages by two ways, as two processes would. A place is never
-//! used by two checks, and nothing is in it at first.
+//! [`place.name()`](Place::name), which [`Suite::removing`] removes. The function is called for every handle that
+//! a check asks for: two calls with the same place must come to the same messages by two ways, as two processes
+//! would. A place is never used by two checks, and nothing is in it at first.
 //!
 //! [`queues`] does the same for a set of queues. Where both are in one place, give both to a [`Suite`]: then
 //! it is also judged whether they share transactions.
@@ -49,23 +49,31 @@
 //! store that is slow.
 //!
 //! What a store says it cannot do ([`Capabilities`](postdate_core::Capabilities)) is shown as ignored, with the
-//! capability that is missing; under cargo-nextest, which wants to know that before a test runs, as passed. A store that needs a server calls [`absent`] where there is none; set
-//! `POSTDATE_REQUIRE=acme` (several names with commas) where there has to be one, and the test fails if nothing
-//! was judged.
+//! capability that is missing; under cargo-nextest, which wants to know that before a test runs, as passed. A store
+//! that needs a server calls [`absent`] where there is none; set `POSTDATE_REQUIRE=acme` (several names with
+//! commas) where there has to be one, and the test fails if nothing was judged.
+//!
+//! # Judging a place
+//!
+//! [`Suite::beside`] judges a backend where it is used, in scratch places beside a URL that are removed afterwards,
+//! and [`Suite::judge`] lets a program make its own report: `postdate conformance` does both.
 
 mod bench;
 mod checks;
 mod counting;
+mod cut;
 mod cuts;
 mod drive;
 mod harness;
 mod histories;
+mod judge;
 mod make;
 mod meddling;
 mod patience;
 mod place;
 mod queue_checks;
 mod random;
+mod scratch;
 mod scripted;
 mod suite;
 
@@ -74,6 +82,7 @@ use std::{process::ExitCode, sync::Arc};
 use postdate_core::{Backend, Queues, StoreError};
 
 pub use harness::Outcome;
+pub use judge::{CheckName, Stop, Verdict, all_checks};
 pub use meddling::{Meddled, Meddling};
 pub use place::Place;
 pub use suite::{Suite, absent};

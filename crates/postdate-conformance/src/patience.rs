@@ -44,7 +44,7 @@ impl Patience {
 }
 
 /// The limit of this check. What a check has spawned waits for the usual one.
-fn limit() -> Duration {
+pub(crate) fn limit() -> Duration {
     LIMIT.try_with(|limit| *limit).unwrap_or(USUAL_LIMIT)
 }
 

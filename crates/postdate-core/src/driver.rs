@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use async_trait::async_trait;
 use futures::future::BoxFuture;
 
 use crate::{Backend, Queues, StoreError};
@@ -15,6 +16,10 @@ pub struct Driver {
     pub schemes: &'static [&'static str],
     /// Connects.
     pub connect: for<'a> fn(&'a StoreUrl) -> BoxFuture<'a, Result<Connected, StoreError>>,
+    /// The scratch place of this name beside the store of a URL. Does nothing yet: what is wrong with either
+    /// shows when it is connected to. The name is new, of at most 36 lower-case letters and digits, the first of
+    /// them a letter: fit for a folder, a schema or a container.
+    pub scratch: fn(&StoreUrl, &str) -> Arc<dyn ScratchPlace>,
 }
 
 impl fmt::Debug for Driver {
@@ -30,6 +35,25 @@ pub struct Connected {
     pub backend: Arc<dyn Backend>,
     /// Queues in the same place, where there can be any.
     pub queues: Option<Arc<dyn Queues>>,
+}
+
+/// An empty place of one's own beside a store, for trials: the same disk, server and options, none of its
+/// messages. For a file that is a folder beside it, for a database a schema, for an account a container.
+#[async_trait]
+pub trait ScratchPlace: fmt::Debug + Send + Sync + 'static {
+    /// Makes the place if it is not there, and opens a handle on it, as another process would.
+    ///
+    /// Contract:
+    /// - nothing outside of the place is changed; the store that it is beside need not be there, and is not made
+    /// - all handles come to the same messages
+    async fn connect(&self) -> Result<Connected, StoreError>;
+
+    /// Removes the place with all that is in it, also what a call that was dropped half-way has made; nothing to
+    /// remove is no error.
+    ///
+    /// Handles may be open still, which do not have to work any more. Called in another runtime than
+    /// [`connect`](Self::connect): this needs a connection of its own.
+    async fn remove(&self) -> Result<(), StoreError>;
 }
 
 /// The URL of a store. It may contain secrets: `Display` and `Debug` show it without them.

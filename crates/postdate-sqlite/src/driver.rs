@@ -1,10 +1,10 @@
 //! `sqlite:postdate.db`, and its options.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
 use postdate_core::{Connected, Driver, Operation, StoreError, StoreErrorKind, StoreUrl};
 
-use crate::{Options, Sqlite};
+use crate::{Options, Sqlite, scratch::ScratchFolder};
 
 /// Opens a file by URL: `sqlite:postdate.db`, `sqlite:/var/lib/postdate.db`,
 /// `sqlite:postdate.db?durability=process-crash`.
@@ -14,16 +14,22 @@ pub const DRIVER: Driver = Driver {
     connect: |url| {
         Box::pin(async move {
             let options = options(url)?;
-            let backend = Sqlite::with_options(path(url)?, options).await?;
-            let queues = backend.queues();
-            Ok(Connected { backend: Arc::new(backend), queues: Some(Arc::new(queues)) })
+            connect(path(url)?, options).await
         })
     },
+    scratch: |url, name| Arc::new(ScratchFolder::new(url, name)),
 };
+
+/// Opens a file with the queues in it.
+pub(crate) async fn connect(path: impl AsRef<Path>, options: Options) -> Result<Connected, StoreError> {
+    let backend = Sqlite::with_options(path, options).await?;
+    let queues = backend.queues();
+    Ok(Connected { backend: Arc::new(backend), queues: Some(Arc::new(queues)) })
+}
 
 /// Others write `sqlite://postdate.db`: that is welcome too. What looks like a password is not: as a part of the path
 /// it would be shown in every error.
-fn path(url: &StoreUrl) -> Result<&str, StoreError> {
+pub(crate) fn path(url: &StoreUrl) -> Result<&str, StoreError> {
     let Some(path) = url.place().strip_prefix("//") else { return Ok(url.place()) };
     if path.split('/').next().is_some_and(|host| host.contains('@')) {
         return Err(wrong(url, "a file has no user, password or host; write sqlite:postdate.db"));
@@ -35,7 +41,7 @@ fn wrong(url: &StoreUrl, detail: impl Into<Cow<'static, str>>) -> StoreError {
     StoreError::new(StoreErrorKind::Configuration, Operation::Connect, url.to_string(), detail)
 }
 
-fn options(url: &StoreUrl) -> Result<Options, StoreError> {
+pub(crate) fn options(url: &StoreUrl) -> Result<Options, StoreError> {
     let wrong = |detail: String| wrong(url, detail);
     let mut options = Options::new();
     for (key, value) in url.options() {

@@ -26,6 +26,7 @@ use tokio::{sync::oneshot, task::spawn_blocking};
 pub(crate) use dispatching::Dispatching;
 pub(crate) use identity::FileIdentity;
 pub(crate) use in_flight::InFlight;
+pub(crate) use open::locate;
 
 use crate::{
     Options,
@@ -77,7 +78,7 @@ impl File {
     }
 
     fn open_blocking(name: Arc<str>, path: &Path, options: Options) -> Result<Self> {
-        let path = open::locate(path)?;
+        let path = locate(path)?;
         let synchronous = Synchronous::from(options.durability);
         let connection = open::writer(&path, synchronous)?;
         let identity = FileIdentity::of(&path).map_err(|error| Fault::beside(&path, error))?;

@@ -57,6 +57,7 @@ mod receiver;
 mod record;
 mod scheduled;
 mod schema;
+mod scratch;
 mod store;
 mod time;
 mod transaction;

@@ -1,6 +1,10 @@
 //! The lock on received messages.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -45,14 +49,19 @@ pub(crate) struct Lock {
     file: Arc<File>,
     queue: i64,
     token: i64,
-    positions: Vec<u64>,
+    /// What is still to be answered. The writer thread strikes off what it has settled, also for a caller who went
+    /// away meanwhile.
+    held: Held,
     release: &'static str,
 }
 
+#[derive(Clone, Debug)]
+struct Held(Arc<Mutex<BTreeSet<u64>>>);
+
 impl Lock {
     /// A lock that was just taken. Unless it is [kept](Self::keep), its receiver went away before it heard of it.
-    pub(crate) fn new(file: Arc<File>, queue: i64, token: i64, positions: Vec<u64>) -> Self {
-        Self { file, queue, token, positions, release: UNDO }
+    pub(crate) fn new(file: Arc<File>, queue: i64, token: i64, positions: BTreeSet<u64>) -> Self {
+        Self { file, queue, token, held: Held(Arc::new(Mutex::new(positions))), release: UNDO }
     }
 
     fn keep(&mut self) {
@@ -62,16 +71,34 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if self.positions.is_empty() {
+        let positions = self.held.positions();
+        if positions.is_empty() {
             return;
         }
         let (queue, token, release) = (self.queue, self.token, self.release);
-        let positions = std::mem::take(&mut self.positions);
         self.file.write_unasked(Work::Plain, move |tx| {
             each(tx.connection, release, &positions, token)?;
             tx.ring(Topic::Queue(queue), i64::MIN);
             Ok(())
         });
+    }
+}
+
+impl Held {
+    fn positions(&self) -> Vec<u64> {
+        self.lock().iter().copied().collect()
+    }
+
+    /// Whether the answer was true or false: a row without the token is not ours any more, and never will be.
+    fn strike_off(&self, answered: &[u64]) {
+        let mut held = self.lock();
+        for position in answered {
+            held.remove(position);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,11 +120,13 @@ impl QueueClaim {
     where
         F: FnOnce(&mut Tx<'_>, &[u64], i64) -> Result<Vec<bool>> + Send + 'static,
     {
-        let (token, own) = (self.lock.token, positions.to_vec());
-        let act = move |tx: &mut Tx<'_>| act(tx, &own, token);
-        let settled = self.lock.file.write(Operation::Settle, Work::Plain, act).await?;
-        self.lock.positions.retain(|position| !positions.contains(position));
-        Ok(settled)
+        let (token, held, positions) = (self.lock.token, self.lock.held.clone(), positions.to_vec());
+        let act = move |tx: &mut Tx<'_>| {
+            let settled = act(tx, &positions, token)?;
+            tx.after_commit(move || held.strike_off(&positions));
+            Ok(settled)
+        };
+        self.lock.file.write(Operation::Settle, Work::Plain, act).await
     }
 }
 
@@ -137,8 +166,9 @@ impl ReceiveClaim for QueueClaim {
     }
 
     async fn renew(&mut self) -> Result<(), StoreError> {
-        let (token, positions, began) = (self.lock.token, self.lock.positions.clone(), Instant::now());
+        let (token, held, began) = (self.lock.token, self.lock.held.clone(), Instant::now());
         let renew = move |tx: &mut Tx<'_>| {
+            let positions = held.positions();
             let mut is_held = tx.connection.prepare_cached(IS_HELD)?;
             for position in &positions {
                 if !is_held.exists([seq(*position), token])? {

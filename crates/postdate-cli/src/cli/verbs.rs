@@ -189,6 +189,19 @@ pub(crate) struct RetryArgs {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct ConformanceArgs {
+    /// Only checks that have this in their name or in that of their group; may be given many times
+    #[arg(long = "filter", value_name = "TEXT")]
+    pub(crate) filters: Vec<String>,
+    /// Make so many checks at a time [default: one per processor, at most 4]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Only show the names of the checks
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     /// Only scenarios whose name contains one of these
     pub(crate) names: Vec<String>,

@@ -5,9 +5,9 @@ mod faulty;
 use std::{sync::Arc, time::Duration};
 
 use postdate_conformance::{Outcome, Place, Suite};
-use postdate_core::{Backend, Memory, Queues};
+use postdate_core::{Backend, Memory};
 
-use faulty::{Fault, FaultyBackend, FaultyQueues, Meddlings};
+use faulty::{Fault, FaultyBackend, Meddlings};
 
 /// What does not come within this time does not come: memory is fast.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -29,10 +29,6 @@ fn suite(fault: Fault) -> Suite {
             let meddlings = place.shared(Meddlings::default);
             let backend = FaultyBackend { memory: memory(place), fault, meddlings };
             async move { Ok(Arc::new(backend) as Arc<dyn Backend>) }
-        })
-        .queues(move |place| {
-            let queues = FaultyQueues { queues: memory(place).queues(), fault };
-            async move { Ok(Arc::new(queues) as Arc<dyn Queues>) }
         })
         .meddling(|place, meddling| {
             let meddled = place.shared(Meddlings::default).meddle(meddling);
@@ -185,17 +181,6 @@ caught! {
         by an_error_text_of_any_letters_does_not_keep_a_failure_from_being_counted because "a text with a NUL in it";
     a_claim_without_a_fence_is_caught: KnowsNoFence
         by a_claim_cannot_touch_what_it_gave_back because "a stale claim was answered with [true]";
-
-    a_dispatcher_that_sends_outside_the_transaction_is_caught: SendsOutside
-        by what_is_sent_within_a_dropped_transaction_never_appears because "what was rolled back appeared";
-    a_dispatcher_that_stops_at_a_failure_is_caught: StopsAtAFailure
-        by a_missing_destination_does_not_keep_others_from_being_sent because "failed is [";
-    a_queue_that_is_emptied_by_browsing_is_caught: BrowsingTakes
-        by browsing_takes_nothing because "[QueuedMessage";
-    a_queue_that_counts_no_deliveries_is_caught: CountsNoDeliveries
-        by deliveries_are_counted because "deliveries is 0, not 1";
-    a_queue_that_renews_what_was_lost_is_caught: RenewsWhatIsLost
-        by a_lost_receive_claim_is_not_renewed because "accepted, not refused as ClaimLost";
 }
 
 #[test]

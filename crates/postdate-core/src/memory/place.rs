@@ -15,6 +15,8 @@ use crate::{Address, Clock, EndpointName, Operation, OutgoingMessage, StoreError
 
 pub(super) const RESOLUTION: Duration = Duration::from_micros(1);
 pub(super) const MAX_MESSAGE_BYTES: usize = 4 << 20;
+/// More, because a copy in the error queue carries the story of its failure, too.
+pub(super) const MAX_QUEUED_BYTES: usize = MAX_MESSAGE_BYTES + (256 << 10);
 
 /// Everything there is, behind one lock: what is done under one locking is one transaction.
 pub(super) struct Place {

@@ -56,6 +56,10 @@ impl Receiver for MemoryReceiver {
             Selection::Next(limit) => free.take(limit.get()).collect(),
             Selection::Ids(ids) => free.filter(|(_, queued)| ids.contains(&queued.message.id)).collect(),
         };
+        if matches!(selection, Selection::Next(limit) if chosen.len() == limit.get()) {
+            // There may be more, and somebody who shares this receiver may have looked before that came.
+            self.watcher.give_reason();
+        }
         let messages: Vec<QueuedMessage> = chosen
             .into_iter()
             .map(|(position, queued)| {
