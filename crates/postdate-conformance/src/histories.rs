@@ -25,8 +25,11 @@ use anyhow::Result;
 use postdate_core::{Backend, EndpointName};
 use proptest::strategy::Strategy;
 
-use crate::{bench::Bench, harness::checks};
-use history::{History, Shape, histories, histories_with_a_pause};
+use crate::{
+    bench::Bench,
+    harness::{Need, checks},
+};
+use history::{Handles, History, Shape, histories, histories_with_a_pause};
 use search::Search;
 use walk::Walker;
 
@@ -34,7 +37,7 @@ pub(crate) use search::more_time;
 
 checks! {
     async fn any_history_of_one_handle_goes_as_the_model_says(bench: &Bench) -> Result<()> {
-        let shape = Shape { seats: 2, moments: 40, together: 1, reopens: can_reopen(bench)? };
+        let shape = Shape { seats: 2, moments: 40, together: 1, handles: handles(bench) };
         let search = Search {
             check: "any_history_of_one_handle_goes_as_the_model_says",
             histories: 256,
@@ -48,7 +51,7 @@ checks! {
     }
 
     async fn any_history_of_two_handles_goes_as_the_model_says(bench: &Bench) -> Result<()> {
-        let shape = Shape { seats: 3, moments: 20, together: 3, reopens: can_reopen(bench)? };
+        let shape = Shape { seats: 3, moments: 20, together: 3, handles: handles(bench) };
         let search = Search {
             check: "any_history_of_two_handles_goes_as_the_model_says",
             histories: 256,
@@ -63,7 +66,7 @@ checks! {
 
     #[needs(Leases)]
     async fn any_history_in_which_leases_end_goes_as_the_model_says(bench: &Bench) -> Result<()> {
-        let shape = Shape { seats: 2, moments: 24, together: 1, reopens: false };
+        let shape = Shape { seats: 2, moments: 24, together: 1, handles: Handles::StayOpen };
         let search = Search {
             check: "any_history_in_which_leases_end_goes_as_the_model_says",
             histories: 128,
@@ -102,8 +105,9 @@ const WANTED: [&str; 20] = [
     "listed",
 ];
 
-fn can_reopen(bench: &Bench) -> Result<bool> {
-    Ok(bench.capabilities()?.durable)
+/// What is not durable may be gone with its last handle.
+fn handles(bench: &Bench) -> Handles {
+    if bench.has(Need::Durability) { Handles::Change } else { Handles::StayOpen }
 }
 
 /// Searches, with seats each at one of the endpoints and on one of the handles. All histories are in one place, each
@@ -120,7 +124,8 @@ async fn run<S: Strategy<Value = History>>(
         let (bench, handles, walk) = (bench.clone(), Arc::clone(&handles), walks.fetch_add(1, Relaxed));
         async move {
             let endpoints = 1 + places.iter().map(|(endpoint, _)| *endpoint).max().unwrap_or_default();
-            let names = (0..endpoints).map(|endpoint| EndpointName::new(format!("history {walk}-{endpoint}")));
+            let names =
+                (0..endpoints).map(|endpoint| EndpointName::new(format!("history {walk}-{endpoint}")));
             let names = names.collect::<Result<Vec<_>, _>>()?;
             Walker::open(bench, &handles, &names, places, history.mode).await?.walk(&history).await
         }

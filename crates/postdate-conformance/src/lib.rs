@@ -48,6 +48,10 @@
 //! `POSTDATE_LARGE=100000` makes the large backlog so large, where 20,000 messages are too few, or too many for a
 //! store that is slow.
 //!
+//! The checks called `any_history_..` try random histories against a model that says what a store should answer. One
+//! that goes otherwise is made as short as it can be and printed, with the command that repeats it. Their number is
+//! set by `POSTDATE_HISTORIES` (256 unless it is set), and `POSTDATE_SEED` begins elsewhere.
+//!
 //! What a store says it cannot do ([`Capabilities`](postdate_core::Capabilities)) is shown as ignored, with the
 //! capability that is missing; under cargo-nextest, which wants to know that before a test runs, as passed. A store
 //! that needs a server calls [`absent`] where there is none; set `POSTDATE_REQUIRE=acme` (several names with

@@ -79,8 +79,14 @@ impl Observer for Said {
 #[derive(Debug)]
 struct Destinations {
     queues: Arc<dyn Dispatcher>,
-    /// A destination that repeats what it refuses: what everything else must not do.
-    talkative: bool,
+    manners: Manners,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manners {
+    Discreet,
+    /// They repeat what they refuse, which nothing else must do.
+    Talkative,
 }
 
 #[async_trait]
@@ -96,7 +102,10 @@ impl Dispatcher for Destinations {
     ) -> Vec<Result<(), DispatchError>> {
         let mut outcomes = Vec::new();
         for message in messages {
-            let said = if self.talkative { String::from_utf8_lossy(&message.body) } else { "no".into() };
+            let said = match self.manners {
+                Manners::Discreet => "no".into(),
+                Manners::Talkative => String::from_utf8_lossy(&message.body),
+            };
             match message.destination.as_str() {
                 "refusing" => outcomes.push(Err(DispatchError::new(DispatchErrorKind::Rejected, said))),
                 "down" => outcomes.push(Err(DispatchError::new(DispatchErrorKind::Unavailable, "down"))),
@@ -119,7 +128,7 @@ async fn nothing_that_is_said_shows_a_secret_or_a_body() {
         .init();
     let folder = tempfile::tempdir().unwrap();
 
-    everything_happens(&said, &folder.path().join("quiet.db"), false).await;
+    everything_happens(&said, &folder.path().join("discreet.db"), Manners::Discreet).await;
     urls_are_shown(&said).await;
     let text = said.text();
     for canary in [BODY, HEADER, PASSWORD] {
@@ -148,7 +157,7 @@ async fn nothing_that_is_said_shows_a_secret_or_a_body() {
     }
 
     // A canary that nobody would see proves nothing.
-    everything_happens(&said, &folder.path().join("talkative.db"), true).await;
+    everything_happens(&said, &folder.path().join("talkative.db"), Manners::Talkative).await;
     let text = &said.text()[text.len()..];
     for place in ["attempt failed", "AttemptFailed", "MovedToErrorQueue", "ScheduledSummary"] {
         let shows = |line: &str| line.contains(place) && line.contains(BODY);
@@ -157,18 +166,18 @@ async fn nothing_that_is_said_shows_a_secret_or_a_body() {
 }
 
 /// Delivery with successes, failures and everything that an operator can do, in a file that others have damaged.
-async fn everything_happens(said: &Said, path: &Path, talkative: bool) {
+async fn everything_happens(said: &Said, path: &Path, manners: Manners) {
     let sqlite = Sqlite::open(path).await.unwrap();
     let queues = sqlite.queues();
     for queue in ["billing", "error"] {
         queues.create(&address(queue)).await.unwrap();
     }
     let metrics = Arc::new(Metrics::default());
-    let dispatcher = Destinations { queues: queues.dispatcher(), talkative };
+    let dispatcher = Destinations { queues: queues.dispatcher(), manners };
     let builder = DelayedDelivery::builder("orders")
         .store(sqlite.clone())
         .dispatcher(dispatcher)
-        .error_dispatcher(Destinations { queues: queues.dispatcher(), talkative })
+        .error_dispatcher(Destinations { queues: queues.dispatcher(), manners })
         .settings(settings())
         .observer(Arc::new(said.clone()))
         .observer(metrics.clone());
@@ -206,9 +215,11 @@ async fn everything_happens(said: &Said, path: &Path, talkative: bool) {
     let arrived = async || queues.browse(&address("billing"), 0, all()).await.unwrap().len() >= 2;
     eventually("two in their queue", arrived).await;
     eventually("a breaker to trip", async || !delivery.tripped_breakers().is_empty()).await;
-    if talkative {
+    if manners == Manners::Talkative {
         delivery.send(address("refusing"), message("once more"), Due::NOW).await.unwrap();
-        let is_counted = async || delivery.get(&id("once more")).await.unwrap().is_some_and(|seen| seen.message.failures > 0);
+        let is_counted = async || {
+            delivery.get(&id("once more")).await.unwrap().is_some_and(|seen| seen.message.failures > 0)
+        };
         eventually("a counted failure", is_counted).await;
     }
 

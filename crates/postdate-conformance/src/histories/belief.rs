@@ -1,11 +1,14 @@
 //! What may be, after calls of which only the store knows the order.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, bail};
 
 use super::{
     event::Event,
     model::{Company, Model},
 };
+
+/// So many states are enough to tell a wrong answer by, and few enough to be quick.
+const MANY: usize = 10;
 
 /// The states that an endpoint may be in, none of them twice. Later answers show which it is.
 #[derive(Clone, Debug)]
@@ -21,6 +24,11 @@ impl Belief {
         self.0.first().expect("a belief that nothing can be is refused when it is formed")
     }
 
+    /// Whether no more calls should overlap before it is clearer what is so.
+    pub(super) fn is_vague(&self) -> bool {
+        self.0.len() > MANY
+    }
+
     /// Takes for true what was answered while nothing else was going on.
     pub(super) fn accept(&mut self, event: &Event) -> Result<()> {
         self.keep(|model| model.accept(event, Company::Alone))
@@ -28,19 +36,21 @@ impl Belief {
 
     /// Takes for true what was answered to calls that overlapped: they happened in some order.
     pub(super) fn accept_all(&mut self, events: &[Event]) -> Result<()> {
-        let rest: Vec<_> = match events {
+        match events {
             [] => return Ok(()),
             [event] => return self.accept(event),
-            events => events.iter().collect(),
-        };
+            _ => {}
+        }
+        let company = Company::Overlapping(events);
+        let rest: Vec<_> = events.iter().collect();
         let mut possible = Vec::new();
-        self.0.iter().for_each(|model| all_orders(model, &rest, &mut possible));
+        self.0.iter().for_each(|model| all_orders(model, &rest, company, &mut possible));
         if possible.is_empty() {
             let mut model = self.model().clone();
-            let why = rest.iter().try_for_each(|event| model.accept(event, Company::Overlapping));
-            why.with_context(|| format!("in no order can the answers be {events:?}, and in this one"))?;
+            let in_turn = events.iter().try_for_each(|event| model.accept(event, company));
+            let why = in_turn.err().map(|why| format!("; in this one {why:#}")).unwrap_or_default();
+            bail!("in no order can the answers be {events:?}{why}");
         }
-        ensure!(!possible.is_empty(), "in no order can the answers be {events:?}");
         self.0 = possible;
         Ok(())
     }
@@ -69,7 +79,7 @@ impl Belief {
     }
 }
 
-fn all_orders(model: &Model, rest: &[&Event], possible: &mut Vec<Model>) {
+fn all_orders(model: &Model, rest: &[&Event], company: Company<'_>, possible: &mut Vec<Model>) {
     if rest.is_empty() {
         if !possible.contains(model) {
             possible.push(model.clone());
@@ -78,10 +88,10 @@ fn all_orders(model: &Model, rest: &[&Event], possible: &mut Vec<Model>) {
     }
     for first in 0..rest.len() {
         let mut next = model.clone();
-        if next.accept(rest[first], Company::Overlapping).is_ok() {
+        if next.accept(rest[first], company).is_ok() {
             let mut others = rest.to_vec();
             others.remove(first);
-            all_orders(&next, &others, possible);
+            all_orders(&next, &others, company, possible);
         }
     }
 }

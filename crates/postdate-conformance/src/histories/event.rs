@@ -15,24 +15,75 @@ pub(super) type ClaimNumber = u64;
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    Stored { messages: Vec<DelayedMessage>, answer: Answer<Vec<Timestamp>> },
-    Fetched { claim: ClaimNumber, handle: u64, limit: usize, except: Vec<Address>, answer: Answer<Batch> },
-    Removed { claim: ClaimNumber, ids: Vec<MessageId>, answer: Answer<Vec<bool>> },
-    Failed { claim: ClaimNumber, failures: Vec<Failure>, answer: Answer<Vec<bool>> },
-    Released { claim: ClaimNumber, ids: Vec<MessageId>, answer: Answer<()> },
-    Renewed { claim: ClaimNumber, answer: Answer<()> },
-    Committed { claim: ClaimNumber, answer: Answer<()> },
-    Dropped { claim: ClaimNumber },
-    Cancelled { ids: Vec<MessageId>, answer: Answer<Vec<Cancellation>> },
-    Rescheduled { id: MessageId, due: Due, answer: Answer<Rescheduling> },
-    Looked { id: MessageId, answer: Answer<Option<ScheduledMessage>> },
-    Listed { filter: Filter, answer: Answer<Vec<ScheduledSummary>> },
-    Counted { answer: Answer<Stats> },
-    NextDue { except: Vec<Address>, answer: Answer<NextDue> },
+    Stored {
+        messages: Vec<DelayedMessage>,
+        answer: Answer<Vec<Timestamp>>,
+    },
+    Fetched {
+        claim: ClaimNumber,
+        handle: u64,
+        limit: usize,
+        except: Vec<Address>,
+        answer: Answer<Batch>,
+    },
+    Removed {
+        claim: ClaimNumber,
+        ids: Vec<MessageId>,
+        answer: Answer<Vec<bool>>,
+    },
+    Failed {
+        claim: ClaimNumber,
+        failures: Vec<Failure>,
+        answer: Answer<Vec<bool>>,
+    },
+    Released {
+        claim: ClaimNumber,
+        ids: Vec<MessageId>,
+        answer: Answer<()>,
+    },
+    Renewed {
+        claim: ClaimNumber,
+        answer: Answer<()>,
+    },
+    Committed {
+        claim: ClaimNumber,
+        answer: Answer<()>,
+    },
+    Dropped {
+        claim: ClaimNumber,
+    },
+    Cancelled {
+        ids: Vec<MessageId>,
+        answer: Answer<Vec<Cancellation>>,
+    },
+    Rescheduled {
+        id: MessageId,
+        due: Due,
+        answer: Answer<Rescheduling>,
+    },
+    Looked {
+        id: MessageId,
+        answer: Answer<Option<ScheduledMessage>>,
+    },
+    Listed {
+        filter: Filter,
+        answer: Answer<Vec<ScheduledSummary>>,
+    },
+    Counted {
+        answer: Answer<Stats>,
+    },
+    NextDue {
+        except: Vec<Address>,
+        answer: Answer<NextDue>,
+    },
     /// All leases are over but that of the claim that was renewed.
-    LeasesEnded { kept: Option<ClaimNumber> },
+    LeasesEnded {
+        kept: Option<ClaimNumber>,
+    },
     /// The last store of this handle was closed.
-    Closed { handle: u64 },
+    Closed {
+        handle: u64,
+    },
 }
 
 /// What was fetched, without the claim.

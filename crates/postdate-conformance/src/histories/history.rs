@@ -9,10 +9,11 @@ use jiff::Timestamp;
 use postdate_core::{Address, DelayedMessage, Due, Failure, Filter, Message, MessageId};
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
+use super::search::Steps;
 use crate::make::{HOUR, address, id, long_ago};
 
-/// What happens to an endpoint, or to two. Seats and claims are meant by numbers that are cut to those that there
-/// are, so that a step has a meaning whatever is taken away before it.
+/// What happens to an endpoint, or to two. Claims are meant by numbers that are cut to those that there are, so that a
+/// step has a meaning whatever is taken away before it.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     /// Which of the store's modes.
@@ -31,7 +32,9 @@ pub(super) enum Step {
     With(usize, Request),
     Drop(usize),
     Reopen(usize),
-    LetLeasesEnd { keep: Option<usize> },
+    LetLeasesEnd {
+        keep: Option<usize>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -59,7 +62,15 @@ pub(super) struct Shape {
     pub(super) moments: usize,
     /// At most so many steps at the same time.
     pub(super) together: usize,
-    pub(super) reopens: bool,
+    pub(super) handles: Handles,
+}
+
+/// What becomes of handles on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handles {
+    StayOpen,
+    /// They are closed and opened again now and then.
+    Change,
 }
 
 /// Few, so that the same one is meant often, and such that a careless store confuses.
@@ -112,7 +123,7 @@ fn step(shape: Shape) -> BoxedStrategy<Step> {
         2 => (0..4_usize).prop_map(|claim| Step::With(claim, Request::Renew)),
         2 => (0..4_usize).prop_map(Step::Drop),
     ];
-    if shape.reopens {
+    if shape.handles == Handles::Change {
         return prop_oneof![38 => steps, 1 => seat.prop_map(Step::Reopen)].boxed();
     }
     steps.boxed()
@@ -203,6 +214,12 @@ fn filter() -> impl Strategy<Value = Filter> {
             min_failures: failures.saturating_sub(1),
         },
     )
+}
+
+impl Steps for History {
+    fn first(&self, steps: usize) -> Self {
+        Self { mode: self.mode, moments: self.moments.iter().take(steps).cloned().collect() }
+    }
 }
 
 impl Display for History {

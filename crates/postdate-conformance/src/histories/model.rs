@@ -55,7 +55,10 @@ struct Row {
 enum Attempt {
     At(Timestamp),
     /// So long after a failure, which was not before this.
-    Retry { earliest: Timestamp, after: Duration },
+    Retry {
+        earliest: Timestamp,
+        after: Duration,
+    },
 }
 
 /// What a claim did that is not done yet, or lost.
@@ -75,11 +78,11 @@ enum Change {
     Fail { error: String, attempt: Attempt },
 }
 
-/// Whether other calls were made at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Company {
+/// Whether other calls were made at the same time, and which.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Company<'a> {
     Alone,
-    Overlapping,
+    Overlapping(&'a [Event]),
 }
 
 impl Model {
@@ -96,7 +99,7 @@ impl Model {
     }
 
     /// Takes an event for true, or says why it cannot be.
-    pub(super) fn accept(&mut self, event: &Event, company: Company) -> Result<()> {
+    pub(super) fn accept(&mut self, event: &Event, company: Company<'_>) -> Result<()> {
         match event {
             Event::Stored { messages, answer } => self.store(messages, answer),
             Event::Fetched { claim, handle, limit, except, answer } => {
@@ -112,9 +115,8 @@ impl Model {
                     let attempt = Attempt::Retry { earliest, after };
                     Change::Fail { error: error.clone(), attempt }
                 };
-                let changes = failures.iter().map(|failure| {
-                    (&failure.id, change(failure.retry_after, &failure.error))
-                });
+                let changes =
+                    failures.iter().map(|failure| (&failure.id, change(failure.retry_after, &failure.error)));
                 self.change_all(*claim, changes.collect(), answer)
             }
             Event::Released { claim, ids, answer } => self.release(*claim, ids, answer),
@@ -208,7 +210,8 @@ impl Model {
                 }
                 (_, None) => {
                     // What is compared with it later in a batch that was refused.
-                    rows.entry(message.id.clone()).or_insert_with(|| Row::new(message, *due, Timestamp::MIN, 0));
+                    rows.entry(message.id.clone())
+                        .or_insert_with(|| Row::new(message, *due, Timestamp::MIN, 0));
                 }
             }
         }
@@ -279,6 +282,23 @@ impl Model {
 
     fn is_within_resolution(&self, more: jiff::SignedDuration) -> bool {
         Duration::try_from(more).is_ok_and(|more| more < self.resolution)
+    }
+}
+
+impl Company<'_> {
+    /// Whether another call is about this message. A store may look for messages first and take them then: what
+    /// changes in between it may pass over.
+    fn names(self, id: &MessageId) -> bool {
+        let Self::Overlapping(events) = self else { return false };
+        events.iter().any(|event| match event {
+            Event::Stored { messages, .. } => messages.iter().any(|stored| stored.message.id == *id),
+            Event::Failed { failures, .. } => failures.iter().any(|failure| failure.id == *id),
+            Event::Removed { ids, .. } | Event::Released { ids, .. } | Event::Cancelled { ids, .. } => {
+                ids.contains(id)
+            }
+            Event::Rescheduled { id: moved, .. } => moved == id,
+            _ => false,
+        })
     }
 }
 

@@ -16,10 +16,7 @@ use anyhow::Result;
 use postdate_core::Queues;
 
 use super::search::Search;
-use crate::{
-    bench::Bench,
-    harness::{Need, checks},
-};
+use crate::{bench::Bench, harness::checks};
 use history::{History, histories};
 use walk::Walker;
 
@@ -33,14 +30,14 @@ checks! {
             longest: Duration::from_secs(20),
             wanted: &WANTED,
         };
-        let reopens = bench.has(Need::Durability);
+        let change = super::handles(bench);
         let handles: Arc<[Arc<dyn Queues>]> = Arc::new([bench.queues().await?, bench.queues().await?]);
         let (bench, walks) = (bench.clone(), AtomicU64::new(0));
         let walk = move |history: History| {
             let (bench, handles, walk) = (bench.clone(), Arc::clone(&handles), walks.fetch_add(1, Relaxed));
             async move { Walker::open(bench, &handles, walk).await?.walk(&history).await }
         };
-        search.run(move || histories(reopens), walk).await
+        search.run(move || histories(change), walk).await
     }
 }
 

@@ -48,6 +48,16 @@ pub(super) struct Search {
     pub(super) wanted: &'static [&'static str],
 }
 
+/// What a history is made of: its beginning can be shown.
+pub(super) trait Steps: Display + Clone + Send + Sync + 'static {
+    /// The first so many of them.
+    fn first(&self, steps: usize) -> Self;
+}
+
+/// At which step it went wrong; the first is 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AtStep(pub(super) usize);
+
 /// A history took so long that leases may have ended in it: it says nothing.
 #[derive(Debug)]
 pub(super) struct TooSlow;
@@ -67,7 +77,7 @@ impl Search {
     ) -> Result<()>
     where
         S: Strategy,
-        S::Value: Display + Clone + Send + 'static,
+        S::Value: Steps,
         W: Fn(S::Value) -> Walking + Send + Sync + 'static,
         Walking: Future<Output = Result<Tally>> + Send + 'static,
     {
@@ -80,7 +90,7 @@ impl Search {
     fn search<S, W, Walking>(self, runtime: &Handle, strategy: &S, walk: &Arc<W>) -> Result<()>
     where
         S: Strategy,
-        S::Value: Display + Clone + Send + 'static,
+        S::Value: Steps,
         W: Fn(S::Value) -> Walking + Send + Sync + 'static,
         Walking: Future<Output = Result<Tally>> + Send + 'static,
     {
@@ -105,7 +115,6 @@ impl Search {
                 }
             }
         }
-        if env::var_os("POSTDATE_TALLY").is_some() { eprintln!("{tally}"); }
         let is_usual = first.is_none() && asked.is_none();
         let missing = tally.missing(self.wanted);
         ensure!(!is_usual || missing.is_empty(), "this was in no history: {missing:?}; there were {tally}");
@@ -121,19 +130,17 @@ impl Search {
     ) -> (T::Value, anyhow::Error)
     where
         T: ValueTree,
-        T::Value: Clone + Send + 'static,
+        T::Value: Steps,
         W: Fn(T::Value) -> Walking + Send + Sync + 'static,
         Walking: Future<Output = Result<Tally>> + Send + 'static,
     {
         let begin = Instant::now();
         let mut shortest = (tree.current(), why);
         let mut goes_wrong = true;
-        while begin.elapsed() < SHORTENING
-            && if goes_wrong { tree.simplify() } else { tree.complicate() }
-        {
+        while begin.elapsed() < SHORTENING && if goes_wrong { tree.simplify() } else { tree.complicate() } {
             let history = tree.current();
-            let mut tries =
-                (0..self.tries).map(|_| runtime.block_on(self.walk_through(Arc::clone(walk), history.clone())));
+            let mut tries = (0..self.tries)
+                .map(|_| runtime.block_on(self.walk_through(Arc::clone(walk), history.clone())));
             let wrong = tries.find_map(Result::err);
             goes_wrong = wrong.is_some();
             shortest = wrong.map(|why| (history, why)).unwrap_or(shortest);
@@ -144,8 +151,8 @@ impl Search {
     /// Walks through a history, again if it was too slow.
     async fn walk_through<H, W, Walking>(self, walk: Arc<W>, history: H) -> Result<Tally>
     where
-        H: Clone,
-        W: Fn(H) -> Walking,
+        H: Steps,
+        W: Fn(H) -> Walking + Send + Sync + 'static,
         Walking: Future<Output = Result<Tally>> + Send + 'static,
     {
         let mut tries = 0;
@@ -163,7 +170,9 @@ impl Search {
         Ok(tally)
     }
 
-    fn report<H: Display>(self, seed: u64, (history, why): &(H, anyhow::Error)) -> String {
+    fn report<H: Steps>(self, seed: u64, (history, why): &(H, anyhow::Error)) -> String {
+        let steps = why.downcast_ref().map_or(usize::MAX, |AtStep(step)| *step);
+        let history = history.first(steps);
         let package = env::var("CARGO_PKG_NAME").map(|name| format!(" -p {name}")).unwrap_or_default();
         let check = self.check;
         format!(
@@ -186,9 +195,17 @@ fn from_environment<T: FromStr>(name: &str) -> Result<Option<T>> {
     Ok(Some(number))
 }
 
+impl Display for AtStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {}", self.0)
+    }
+}
+
 impl Display for TooSlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it takes longer than a lease of this store: choose a longer term, or a machine with less to do")
+        f.write_str(
+            "it takes longer than a lease of this store: choose a longer term, or a machine with less to do",
+        )
     }
 }
 

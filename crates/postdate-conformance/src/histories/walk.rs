@@ -2,22 +2,20 @@
 
 mod call;
 mod drain;
+mod ends;
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use postdate_core::{
-    Backend, Capabilities, ClaimKind, DelayedMessageStore, Dispatching, EndpointName, MessageId,
-    MessageState, TransactionMode,
-};
-use tokio::time::{Instant, sleep};
+use anyhow::{Context as _, Result, ensure};
+use postdate_core::{Backend, Capabilities, ClaimKind, DelayedMessageStore, EndpointName, TransactionMode};
+use tokio::time::Instant;
 
 use super::{
     belief::Belief,
     event::Event,
     history::{History, Request, Step},
     model::Model,
-    search::TooSlow,
+    search::{AtStep, TooSlow},
     tally::Tally,
 };
 use crate::bench::Bench;
@@ -25,6 +23,7 @@ use call::{Call, Done, Open, Target};
 
 /// What cannot be waited for longer: nothing here takes time but the end of a lease.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long between two looks.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// So long before its end a lease is not relied upon.
@@ -66,7 +65,8 @@ impl Walker {
         mode: usize,
     ) -> Result<Self> {
         let capabilities = bench.capabilities()?;
-        let mode = *capabilities.modes.iter().cycle().nth(mode).context("the store supports no mode at all")?;
+        let mode =
+            *capabilities.modes.iter().cycle().nth(mode).context("the store supports no mode at all")?;
         for endpoint in endpoints {
             handles[0].set_up(endpoint).await?;
         }
@@ -104,7 +104,7 @@ impl Walker {
             self.make(vec![call]).await?;
         }
         for (i, moment) in history.moments.iter().enumerate() {
-            self.take(moment).await.with_context(|| format!("step {}", i + 1))?;
+            self.take(moment).await.context(AtStep(i + 1))?;
             self.tally.note("steps");
         }
         self.drain().await.context("taking out what is left in the end")
@@ -131,14 +131,19 @@ impl Walker {
                 Step::LetLeasesEnd { keep } => self.let_leases_end(*keep).await?,
             }
         }
+        if self.endpoints.iter().any(|endpoint| endpoint.belief.is_vague()) {
+            for call in calls {
+                self.make(vec![call]).await?;
+            }
+            return Ok(());
+        }
         self.make(calls).await
     }
 
     fn at(&mut self, seat: usize, request: Request) -> Call {
         self.last_number += 1;
         let Seat { endpoint, handle, store, .. } = &self.seats[seat];
-        let target =
-            Target::Store { store: Arc::clone(store), handle: *handle, number: self.last_number };
+        let target = Target::Store { store: Arc::clone(store), handle: *handle, number: self.last_number };
         Call { seat, endpoint: *endpoint, target, request }
     }
 
@@ -210,86 +215,5 @@ impl Walker {
     fn store_of(&self, endpoint: usize) -> Result<Arc<dyn DelayedMessageStore>> {
         let seat = self.seats.iter().find(|seat| seat.endpoint == endpoint);
         Ok(Arc::clone(&seat.context("nobody sits at the endpoint")?.store))
-    }
-
-    async fn drop_claim(&mut self, index: usize) -> Result<()> {
-        let Open { number, seat, claim } = self.claims.remove(index);
-        let endpoint = self.seats[seat].endpoint;
-        let held = self.endpoints[endpoint].belief.model().held_by(number);
-        drop(claim);
-        self.accept(endpoint, Event::Dropped { claim: number })?;
-        self.wait_until_free(endpoint, &held).await
-    }
-
-    /// Dropping cannot wait until all can see what was given back.
-    async fn wait_until_free(&mut self, endpoint: usize, ids: &[MessageId]) -> Result<()> {
-        let begin = Instant::now();
-        for seat in self.seats.iter().filter(|seat| seat.endpoint == endpoint) {
-            for id in ids {
-                while seat.store.get(id).await?.is_some_and(|seen| seen.state != MessageState::Pending) {
-                    ensure!(begin.elapsed() < PATIENCE, "{id} was given back, and is shown as in flight");
-                    sleep(MOMENT).await;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Closes what is open at a seat, and opens it on a new handle.
-    async fn reopen(&mut self, number: usize) -> Result<()> {
-        let mut given_back = Vec::new();
-        let endpoint = self.seats[number].endpoint;
-        for index in (0..self.claims.len()).rev().filter(|index| self.claims[*index].seat == number).collect::<Vec<_>>() {
-            let open = self.claims.remove(index);
-            given_back.extend(self.endpoints[endpoint].belief.model().held_by(open.number));
-            self.accept(endpoint, Event::Dropped { claim: open.number })?;
-        }
-        let handle = self.seats.remove(number).handle;
-        if !self.seats.iter().any(|seat| (seat.endpoint, seat.handle) == (endpoint, handle)) {
-            self.accept(endpoint, Event::Closed { handle })?;
-        }
-        let backend = self.bench.backend().await?;
-        let Endpoint { name, belief } = &self.endpoints[endpoint];
-        let store = backend.open(name, self.mode).await?;
-        let begin = Instant::now();
-        while belief.model().dispatcher().is_none() && backend.dispatching(name).await? == Dispatching::Elsewhere {
-            ensure!(begin.elapsed() < PATIENCE, "the right to dispatch is not free after all were closed");
-            sleep(MOMENT).await;
-        }
-        self.last_number += 1;
-        self.seats.insert(number, Seat { endpoint, handle: self.last_number, store });
-        self.wait_until_free(endpoint, &given_back).await
-    }
-
-    /// Waits until all leases have ended by the store's clock, but for that of a claim that is renewed meanwhile.
-    async fn let_leases_end(&mut self, keep: Option<usize>) -> Result<()> {
-        let ClaimKind::Lease(term) = self.capabilities.claim else { bail!("there are no leases") };
-        let begin = self.store_time().await?;
-        self.wait_for(begin.saturating_add(term / 2)?).await?;
-        self.leases_since = Instant::now();
-        let keep = keep.and_then(|claim| claim.checked_rem(self.claims.len()));
-        let mut kept = None;
-        if let Some(index) = keep {
-            kept = Some(self.claims[index].number);
-            let call = self.with(index, Request::Renew);
-            self.make(call.into_iter().collect()).await?;
-        }
-        self.wait_for(begin.saturating_add(term + self.capabilities.resolution)?).await?;
-        for endpoint in 0..self.endpoints.len() {
-            self.accept(endpoint, Event::LeasesEnded { kept })?;
-        }
-        Ok(())
-    }
-
-    async fn wait_for(&mut self, time: jiff::Timestamp) -> Result<()> {
-        loop {
-            let left = time.duration_since(self.store_time().await?);
-            let Ok(left) = Duration::try_from(left) else { return Ok(()) };
-            sleep(left.max(MOMENT)).await;
-        }
-    }
-
-    async fn store_time(&mut self) -> Result<jiff::Timestamp> {
-        Ok(self.store_of(0)?.next_due(&[]).await?.now)
     }
 }

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use postdate_conformance::Place;
 use postdate_core::{
-    Address, Backend, Cancellation, Capabilities, Claim, ClaimKind, DelayedMessage, DelayedMessageStore, Due,
-    DueBatch, EndpointName, Enlistment, Failure, FetchDue, Filter, ListQuery, Listing, Memory, MessageId,
+    Address, Backend, Cancellation, Capabilities, Claim, DelayedMessage, DelayedMessageStore, Due, DueBatch,
+    DueMessage, EndpointName, Enlistment, Failure, FetchDue, Filter, ListQuery, Listing, Memory, MessageId,
     MessageState, NextDue, Operation, Rescheduling, ScheduledMessage, ScheduledMessages, Stats, StoreError,
     StoreErrorKind, TransactionMode,
 };
@@ -33,7 +33,6 @@ pub(crate) enum Fault {
     NextDueIgnoresExceptions,
     ReopeningForgets,
     ReleasesOthers,
-    StoresBitByBit,
     CancelTellsWhatWasSeen,
     RemovesAfterItsLease,
 }
@@ -81,7 +80,6 @@ impl FaultyBackend {
 #[async_trait]
 impl Backend for FaultyBackend {
     fn capabilities(&self) -> Capabilities {
-        let ClaimKind::Lease(_) = self.memory.capabilities().claim else { unreachable!("memory has leases") };
         let mut capabilities = self.memory.capabilities();
         capabilities.modes = &[TransactionMode::ReceiveOnly];
         capabilities.durable = self.fault == Fault::ReopeningForgets;
@@ -109,48 +107,21 @@ impl Backend for FaultyBackend {
     }
 }
 
-impl FaultyStore {
-    async fn is_new(&self, message: &DelayedMessage) -> Result<bool, StoreError> {
-        Ok(self.store.get(&message.message.id).await?.is_none())
-    }
-
-    async fn store_bit_by_bit(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
-        let ids: BTreeSet<_> = messages.iter().map(|message| &message.message.id).collect();
-        let mut is_simple = ids.len() == messages.len();
-        for message in messages {
-            is_simple &= self.is_new(message).await? && message.due != Due::after(Duration::MAX);
-        }
-        if !is_simple {
-            return self.store.store(messages).await;
-        }
-        let mut stored = Vec::new();
-        for message in messages {
-            stored.extend(self.store.store(std::slice::from_ref(message)).await?);
-            tokio::task::yield_now().await;
-        }
-        Ok(stored)
-    }
-}
-
 #[async_trait]
 impl DelayedMessageStore for FaultyStore {
     async fn store(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
-        match self.fault {
-            Fault::StoresBitByBit => return self.store_bit_by_bit(messages).await,
-            Fault::ComparesWhatBecame => {
-                for message in messages {
-                    let seen = self.store.get(&message.message.id).await?;
-                    if seen.is_some_and(|seen| matches!(message.due, Due::At(due) if due != seen.message.due)) {
-                        let (kind, operation) = (StoreErrorKind::Conflict, Operation::Store);
-                        return Err(StoreError::new(kind, operation, "faulty", "planted"));
-                    }
+        if self.fault == Fault::ComparesWhatBecame {
+            for message in messages {
+                let seen = self.store.get(&message.message.id).await?;
+                if seen.is_some_and(|seen| matches!(message.due, Due::At(due) if due != seen.message.due)) {
+                    let (kind, operation) = (StoreErrorKind::Conflict, Operation::Store);
+                    return Err(StoreError::new(kind, operation, "faulty", "planted"));
                 }
             }
-            _ => {}
         }
         let stored = self.store.store(messages).await?;
         if self.fault == Fault::RepeatingReschedules {
-            for message in messages {
+            for message in messages.iter().filter(|message| matches!(message.due, Due::At(_))) {
                 self.store.reschedule(&message.message.id, message.due).await?;
             }
         }
@@ -161,10 +132,9 @@ impl DelayedMessageStore for FaultyStore {
         let mut batch = if self.fault == Fault::LimitsBeforeExcepting {
             let mut batch = self.store.fetch_due(FetchDue { except: &[], ..request }).await?;
             let excepted = |to: &Address| request.except.contains(to);
-            let (out, messages) =
+            let (out, messages): (Vec<DueMessage>, _) =
                 batch.messages.into_iter().partition(|due| excepted(&due.message.destination));
             batch.messages = messages;
-            let out: Vec<postdate_core::DueMessage> = out;
             let ids: Vec<_> = out.into_iter().map(|due| due.message.id).collect();
             batch.claim.release(&ids).await?;
             batch
@@ -255,8 +225,7 @@ impl Claim for FaultyClaim {
         };
         if self.fault == Fault::RemovesAfterItsLease {
             for (id, answer) in ids.iter().zip(&mut answers).filter(|(id, _)| self.held.contains(*id)) {
-                *answer |=
-                    self.store.cancel(std::slice::from_ref(id)).await? == [Cancellation::Cancelled];
+                *answer |= self.store.cancel(std::slice::from_ref(id)).await? == [Cancellation::Cancelled];
             }
         }
         self.settle(ids);

@@ -324,9 +324,7 @@ impl Next<'_> {
 
 impl State {
     fn has(&self, message: usize, token: Token) -> bool {
-        let has = |dispatcher: &Dispatcher| {
-            matches!(dispatcher, Dispatcher::Has { message: m, token: t, .. } if (*m, *t) == (message, token))
-        };
+        let has = |dispatcher: &Dispatcher| matches!(dispatcher, Dispatcher::Has { message: m, token: t, .. } if (*m, *t) == (message, token));
         self.dispatchers.iter().any(has)
     }
 

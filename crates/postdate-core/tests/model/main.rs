@@ -10,8 +10,11 @@ mod explorer;
 use delivery::{Action, Budget, Delivery, Dispatcher, Message, Order, RETRIES, Stage, State};
 use explorer::Explored;
 
-/// What must be true in every state. Those that break it are found by the name.
-const PROMISES: [(&str, fn(&State) -> bool); 7] = [
+/// Something that is so or not, by its name.
+type Named<T> = (&'static str, fn(&T) -> bool);
+
+/// What must be true in every state.
+const PROMISES: [Named<State>; 7] = [
     ("no loss", |state| (0..state.messages.len()).all(|message| state.is_safe(message))),
     ("order of effects", |state| state.all(|message| message.is_there || message.is_accounted_for())),
     ("fence", |state| !state.trespassed),
@@ -32,7 +35,7 @@ fn two_by_two(order: Order) -> Delivery {
 
 /// Three dispatchers, and one message.
 fn three_by_one(order: Order, poison: usize) -> Delivery {
-    let budget = Budget { crashes: 2, late: 2, lost_answers: 2, outages: 1 };
+    let budget = Budget { crashes: 1, late: 2, lost_answers: 1, outages: 1 };
     Delivery { order, dispatchers: 3, messages: 1, poison, budget }
 }
 
@@ -80,7 +83,8 @@ fn keeps_all(delivery: Delivery, states: usize) -> Explored<Delivery> {
 
 /// The shortest way to break a promise.
 fn breaks(delivery: Delivery, promise: &str) -> Vec<Action> {
-    let (name, holds) = PROMISES.into_iter().find(|(name, _)| *name == promise).unwrap();
+    let (name, holds) =
+        PROMISES.into_iter().find(|(name, _)| *name == promise).expect("the promise is in the list");
     Explored::all(&delivery).way_to(|state| !holds(state)).unwrap_or_else(|| panic!("{name} is kept"))
 }
 
@@ -88,7 +92,7 @@ fn breaks(delivery: Delivery, promise: &str) -> Vec<Action> {
 fn send_then_remove_keeps_every_promise() {
     let explored = keeps_all(two_by_two(Order::SendThenRemove), 35_316);
     // Nothing is promised by a world in which these do not happen.
-    let happens: [(&str, fn(&Message) -> bool); 6] = [
+    let happens: [Named<Message>; 6] = [
         ("sent and removed", |message| message.sent == 1 && !message.is_there),
         ("sent twice", |message| message.sent == 2),
         ("moved to the error queue twice", |message| message.moved == 2),
@@ -104,15 +108,18 @@ fn send_then_remove_keeps_every_promise() {
 
 #[test]
 fn three_dispatchers_keep_every_promise_for_one_message() {
-    keeps_all(three_by_one(Order::SendThenRemove, 0), 26_685);
-    keeps_all(three_by_one(Order::SendThenRemove, 1), 0);
+    keeps_all(three_by_one(Order::SendThenRemove, 0), 9_282);
+    keeps_all(three_by_one(Order::SendThenRemove, 1), 18_810);
 }
 
 #[test]
 fn in_one_transaction_nothing_arrives_twice() {
     let explored = keeps_all(two_by_two(Order::OneTransaction), 6_432);
     assert_eq!(explored.way_to(|state| !state.all(|message| message.copies() <= 1)), None);
-    assert_eq!(explored.way_to(|state| !state.all(|message| !(message.is_cancelled && message.copies() > 0))), None);
+    assert_eq!(
+        explored.way_to(|state| !state.all(|message| !(message.is_cancelled && message.copies() > 0))),
+        None
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ impl Model {
         limit: usize,
         except: &[Address],
         batch: &Batch,
-        company: Company,
+        company: Company<'_>,
     ) -> Result<()> {
         self.time.tell(batch.now)?;
         let since = matches!(self.kind, ClaimKind::Lease(_)).then_some(self.time.now());
@@ -37,7 +37,7 @@ impl Model {
         ensure!(batch.messages.len() <= limit, "{} messages were fetched", batch.messages.len());
         let last = self.take(claim, except, batch)?;
         self.nothing_was_left(limit, except, batch, last, company)?;
-        if company == Company::Alone {
+        if matches!(company, Company::Alone) {
             self.contention_is_told(claim, limit, except, batch, is_barred)?;
         }
         Ok(())
@@ -77,12 +77,13 @@ impl Model {
         except: &[Address],
         batch: &Batch,
         last: Option<Place>,
-        company: Company,
+        company: Company<'_>,
     ) -> Result<()> {
         let sure = self.time.now().min(batch.now);
-        for (id, row) in self.due(sure, except).filter(|(_, row)| row.holder.is_none()) {
+        let may_end_early = matches!(company, Company::Overlapping(_)) && !batch.messages.is_empty();
+        let free = self.due(sure, except).filter(|(_, row)| row.holder.is_none());
+        for (id, row) in free.filter(|(id, _)| !company.names(id)) {
             ensure!(row.place() > last, "{id} was passed over");
-            let may_end_early = company == Company::Overlapping && !batch.messages.is_empty();
             ensure!(
                 batch.messages.len() == limit || may_end_early,
                 "{id} is due and free, and was not fetched"
@@ -126,8 +127,7 @@ impl Model {
         answer: &Answer<Vec<bool>>,
     ) -> Result<()> {
         let is_lost = self.hold(claim).lost.is_some();
-        let wanted: Vec<_> =
-            changes.into_iter().map(|(id, change)| self.change(claim, id, change)).collect();
+        let wanted: Vec<_> = changes.into_iter().map(|(id, change)| self.change(claim, id, change)).collect();
         match answer {
             Ok(answers) => {
                 ensure!(*answers == wanted, "the answers were {answers:?}, not {wanted:?}");

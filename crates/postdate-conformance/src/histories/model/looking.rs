@@ -20,7 +20,8 @@ impl Model {
             (Some(row), Some(seen)) => (row, seen),
             (row, seen) => bail!("{id} was shown as {seen:?}, and it is {row:?}"),
         };
-        let shown = (&seen.message.message, seen.message.due, seen.message.failures, &seen.last_error, seen.state);
+        let shown =
+            (&seen.message.message, seen.message.due, seen.message.failures, &seen.last_error, seen.state);
         let is = (&row.message, row.due, row.failures, &row.last_error, row.state());
         ensure!(shown == is, "{id} was shown as {shown:?}, and it is {is:?}");
         match row.attempt {
@@ -97,7 +98,9 @@ impl Model {
         let free = rows().filter(|row| row.holder.is_none()).map(|row| row.attempt.earliest()).min();
         let leases = || rows().filter_map(|row| self.lease_end(row));
         match next.due {
-            None => ensure!(free.is_none() && leases().next().is_none(), "nothing is due next, and {free:?} is"),
+            None => {
+                ensure!(free.is_none() && leases().next().is_none(), "nothing is due next, and {free:?} is")
+            }
             Some(_) if unclear => {}
             Some(due) if Some(due) == free => {
                 let longest = due.saturating_sub(LATE)?;

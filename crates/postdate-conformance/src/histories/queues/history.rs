@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use postdate_core::{MessageId, Selection};
 use proptest::{collection::vec, prelude::*};
 
+use super::super::{history::Handles, search::Steps};
 use crate::make::{id, limit};
 
 #[derive(Clone, Debug)]
@@ -41,11 +42,11 @@ pub(super) const QUEUES: usize = 3;
 
 const IDS: [&str; 4] = ["m0", "m1", "M0", "n'%_"];
 
-pub(super) fn histories(reopens: bool) -> impl Strategy<Value = History> {
-    vec(step(reopens), 1..=40).prop_map(History)
+pub(super) fn histories(handles: Handles) -> impl Strategy<Value = History> {
+    vec(step(handles), 1..=40).prop_map(History)
 }
 
-fn step(reopens: bool) -> BoxedStrategy<Step> {
+fn step(handles: Handles) -> BoxedStrategy<Step> {
     let handle = || 0..HANDLES;
     // Mostly those that are there.
     let queue = || prop_oneof![12 => 0..QUEUES - 1, 1 => Just(QUEUES - 1)];
@@ -66,7 +67,7 @@ fn step(reopens: bool) -> BoxedStrategy<Step> {
         1 => (handle(), queue()).prop_map(|(handle, queue)| Step::Purge { handle, queue }),
         2 => handle().prop_map(|handle| Step::List { handle }),
     ];
-    if reopens {
+    if handles == Handles::Change {
         return prop_oneof![40 => steps, 1 => handle().prop_map(|handle| Step::Reopen { handle })].boxed();
     }
     steps.boxed()
@@ -86,6 +87,12 @@ fn selection() -> impl Strategy<Value = Selection> {
 fn picks() -> impl Strategy<Value = Vec<Pick>> {
     let pick = prop_oneof![4 => (0..3_usize).prop_map(Pick::Given), 1 => (0..9_usize).prop_map(Pick::Any)];
     vec(pick, 1..=3)
+}
+
+impl Steps for History {
+    fn first(&self, steps: usize) -> Self {
+        Self(self.0.iter().take(steps).cloned().collect())
+    }
 }
 
 impl Display for History {

@@ -93,7 +93,9 @@ impl Model {
         let Some(queue) = self.queues.get_mut(queue) else { return no_such_queue(answer) };
         let Ok(received) = answer else { bail!("receiving was refused as {answer:?}") };
         for message in received {
-            let Some(entry) = queue.at(message.position) else { bail!("received, but not there: {message:?}") };
+            let Some(entry) = queue.at(message.position) else {
+                bail!("received, but not there: {message:?}")
+            };
             entry.is(message)?;
             ensure!(!matches!(entry.holder, Holder::Claim(_)), "received, but held: {message:?}");
             entry.holder = Holder::Claim(claim);
@@ -147,9 +149,11 @@ impl Model {
         }
         if let Settling::MoveTo(to) = settling {
             let target = self.queues.entry(to.clone()).or_default();
-            target.entries.extend(moved.into_iter().map(|message| {
-                Entry::new(OutgoingMessage { destination: to.clone(), ..message })
-            }));
+            target.entries.extend(
+                moved
+                    .into_iter()
+                    .map(|message| Entry::new(OutgoingMessage { destination: to.clone(), ..message })),
+            );
         }
         equal(answer, &Ok(wanted))
     }

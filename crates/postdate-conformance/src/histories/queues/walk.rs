@@ -4,12 +4,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use postdate_core::{
-    Address, Due, OutgoingMessage, Queues, ReceiveClaim, Receiver, Selection, StoreError, StoreErrorKind,
+    Address, Due, Message, MessageId, OutgoingMessage, Queues, ReceiveClaim, Receiver, Selection, StoreError,
+    StoreErrorKind,
 };
 use tokio::time::{Instant, sleep};
 
 use super::{
-    super::{search::TooSlow, tally::Tally},
+    super::{
+        search::{AtStep, TooSlow},
+        tally::Tally,
+    },
     history::{History, Pick, QUEUES, Step},
     model::{Model, Settling},
 };
@@ -76,8 +80,8 @@ impl Walker {
 
     async fn walk_on(&mut self, history: &History) -> Result<()> {
         for (i, step) in history.0.iter().enumerate() {
-            self.take(step).await.with_context(|| format!("step {}", i + 1))?;
-            self.see_what_is_new().await.with_context(|| format!("step {}", i + 1))?;
+            self.take(step).await.context(AtStep(i + 1))?;
+            self.see_what_is_new().await.context(AtStep(i + 1))?;
             self.tally.note("steps");
         }
         self.drain().await.context("taking out what is left in the end")
@@ -97,8 +101,8 @@ impl Walker {
                 self.model.create(&queue, &answer)
             }
             Step::Send { handle, sends } => {
-                let message = |(id, queue): &(_, usize)| {
-                    let message = postdate_core::Message::new("a body").id(Clone::clone(id)).header("a", "b");
+                let message = |(id, queue): &(MessageId, usize)| {
+                    let message = Message::new("a body").id(id.clone()).header("a", "b");
                     message.to(self.queue(*queue), Due::NOW).message
                 };
                 let messages: Vec<_> = sends.iter().map(message).collect();
@@ -198,7 +202,12 @@ impl Walker {
         pick.checked_rem(positions.len()).map_or(0, |index| positions[index])
     }
 
-    async fn settle_positions(&mut self, index: usize, positions: &[u64], settling: Settling<'_>) -> Result<()> {
+    async fn settle_positions(
+        &mut self,
+        index: usize,
+        positions: &[u64],
+        settling: Settling<'_>,
+    ) -> Result<()> {
         let Open { number, queue, claim, .. } = &mut self.claims[index];
         let (answer, yes, no) = match settling {
             Settling::Complete => (claim.complete(positions).await, "completed", "not completed"),
@@ -299,4 +308,3 @@ impl Walker {
 fn kind(error: StoreError) -> StoreErrorKind {
     error.kind()
 }
-

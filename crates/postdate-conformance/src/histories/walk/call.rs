@@ -22,7 +22,11 @@ pub(super) struct Open {
 /// Where a call goes.
 pub(super) enum Target {
     /// To the store on this handle; what it fetches is held by the claim of this number.
-    Store { store: Arc<dyn DelayedMessageStore>, handle: u64, number: ClaimNumber },
+    Store {
+        store: Arc<dyn DelayedMessageStore>,
+        handle: u64,
+        number: ClaimNumber,
+    },
     Claim(Open),
 }
 
