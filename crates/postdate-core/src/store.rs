@@ -99,7 +99,8 @@ pub trait DelayedMessageStore: ScheduledMessages + fmt::Debug + Send + Sync + 's
     ///
     /// Contract:
     /// - all or none are stored; once it returned `Ok` they survive whatever the store promises to survive
-    /// - the same id with the same content again is `Ok` and changes nothing; relative due times are not compared
+    /// - the same id with the same content again is `Ok` and changes nothing, also after a rescheduling; due times
+    ///   are compared as they were asked for, and only where both are absolute
     /// - the same id with different content is [`Conflict`](crate::StoreErrorKind::Conflict)
     /// - relative due times are resolved by the store's clock, and all are rounded up to its resolution
     /// - a message over the size limit is [`TooLarge`](crate::StoreErrorKind::TooLarge), a due time beyond the
