@@ -149,7 +149,15 @@ impl EncodedHeaders {
         }
         let mut json = serde_json::Deserializer::from_slice(&self.0);
         let headers = serde::Deserializer::deserialize_map(&mut json, InOrder);
-        headers.and_then(|headers| json.end().map(|()| headers)).map_err(|e| HeadersError(e.to_string()))
+        headers.and_then(|headers| json.end().map(|()| headers)).map_err(|e| HeadersError::at(&e))
+    }
+}
+
+impl HeadersError {
+    /// What the parser says quotes the values, which may be secrets.
+    fn at(error: &serde_json::Error) -> Self {
+        let (line, column) = (error.line(), error.column());
+        Self(format!("not one JSON object of strings, from line {line}, column {column}"))
     }
 }
 
@@ -183,6 +191,15 @@ mod tests {
     fn what_is_not_an_object_of_strings_is_refused() {
         for blob in ["<xml/>", "{", "[]", r#"{"a":1}"#, r#"{"a":"b"}x"#, "\u{0}"] {
             assert!(EncodedHeaders::from_bytes(blob).decode().is_err(), "{blob}");
+        }
+    }
+
+    #[test]
+    fn an_error_shows_no_value() {
+        for blob in [r#""12345""#, r#"{"pin":12345}"#, r#"{"a":"b","pin":[12345]}"#, r#"{"a":"12345"} 12345"#]
+        {
+            let error = EncodedHeaders::from_bytes(blob).decode().unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("12345"), "{blob}: {error}");
         }
     }
 
