@@ -1,6 +1,6 @@
 //! `sqlite:postdate.db`, and its options.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use postdate_core::{Connected, Driver, Operation, StoreError, StoreErrorKind, StoreUrl};
 
@@ -14,22 +14,29 @@ pub const DRIVER: Driver = Driver {
     connect: |url| {
         Box::pin(async move {
             let options = options(url)?;
-            let backend = Sqlite::with_options(path(url), options).await?;
+            let backend = Sqlite::with_options(path(url)?, options).await?;
             let queues = backend.queues();
             Ok(Connected { backend: Arc::new(backend), queues: Some(Arc::new(queues)) })
         })
     },
 };
 
-/// Others write `sqlite://postdate.db`: that is welcome too.
-fn path(url: &StoreUrl) -> &str {
-    url.place().strip_prefix("//").unwrap_or(url.place())
+/// Others write `sqlite://postdate.db`: that is welcome too. What looks like a password is not: as a part of the path
+/// it would be shown in every error.
+fn path(url: &StoreUrl) -> Result<&str, StoreError> {
+    let Some(path) = url.place().strip_prefix("//") else { return Ok(url.place()) };
+    if path.split('/').next().is_some_and(|host| host.contains('@')) {
+        return Err(wrong(url, "a file has no user, password or host; write sqlite:postdate.db"));
+    }
+    Ok(path)
+}
+
+fn wrong(url: &StoreUrl, detail: impl Into<Cow<'static, str>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Configuration, Operation::Connect, url.to_string(), detail)
 }
 
 fn options(url: &StoreUrl) -> Result<Options, StoreError> {
-    let wrong = |detail: String| {
-        StoreError::new(StoreErrorKind::Configuration, Operation::Connect, url.to_string(), detail)
-    };
+    let wrong = |detail: String| wrong(url, detail);
     let mut options = Options::new();
     for (key, value) in url.options() {
         options = match key.as_str() {
@@ -52,10 +59,18 @@ mod tests {
     #[test]
     fn a_url_names_the_file_and_the_durability() {
         let url = parse("sqlite://some dir/x.db?durability=process-crash");
-        assert_eq!(path(&url), "some dir/x.db");
+        assert_eq!(path(&url).unwrap(), "some dir/x.db");
         assert_eq!(options(&url).unwrap().durability, Durability::ProcessCrash);
-        assert_eq!(path(&parse("sqlite:///x.db")), "/x.db");
+        assert_eq!(path(&parse("sqlite:///x.db")).unwrap(), "/x.db");
+        assert_eq!(path(&parse("sqlite:a@b.db")).unwrap(), "a@b.db");
         assert_eq!(options(&parse("sqlite:x.db")).unwrap().durability, Durability::PowerLoss);
+    }
+
+    #[test]
+    fn what_looks_like_a_password_is_no_part_of_a_path_and_is_not_shown() {
+        let error = path(&parse("sqlite://me:s3cret@host/x.db")).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Configuration);
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
     }
 
     #[test]
