@@ -13,15 +13,16 @@ use crate::{Place, harness::Need, make, suite::Subject};
 /// Greater messages than this are not tried: a check is not to exhaust the machine.
 pub(crate) const GREATEST: usize = 64 << 20;
 
+#[derive(Clone)]
 pub(crate) struct Bench {
     subject: Subject,
-    place: Place,
+    place: Arc<Place>,
     capabilities: Option<Capabilities>,
 }
 
 impl Bench {
     pub(crate) async fn new(subject: Subject) -> Result<Self> {
-        let place = Place::new()?;
+        let place = Arc::new(Place::new()?);
         let capabilities = match &subject.stores {
             Some(open) => Some(open(&place).await?.capabilities()),
             None => None,

@@ -12,7 +12,7 @@ mod scheduled;
 mod time;
 mod wake;
 
-use crate::harness::Check;
+use crate::{harness::Check, histories};
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
     [
@@ -27,6 +27,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
         endpoints::CHECKS,
         wake::CHECKS,
         limits::CHECKS,
+        histories::CHECKS,
     ]
     .into_iter()
     .flatten()

@@ -5,7 +5,7 @@ use std::{any::Any, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use tokio::{runtime, time};
 
-use crate::{bench::Bench, suite::Subject};
+use crate::{bench::Bench, histories, suite::Subject};
 
 /// What came of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ async fn run(subject: Subject, check: &'static Check) -> Outcome {
     if let Some(need) = check.needs.iter().find(|need| !bench.has(**need)) {
         return Outcome::Ignored(format!("needs {need}"));
     }
-    let limit = TIME_LIMIT + 4 * bench.lease_term().unwrap_or_default();
+    let limit = TIME_LIMIT + 4 * bench.lease_term().unwrap_or_default() + histories::more_time();
     // As a task, so that a panic of the store is a failure of this check, and of no other.
     let task = tokio::spawn((check.run)(bench));
     match time::timeout(limit, task).await {

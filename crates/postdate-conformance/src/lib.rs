@@ -42,6 +42,10 @@
 //! limit of a minute and four lease terms; leases of about three seconds are right here, since some checks wait
 //! for their end.
 //!
+//! The checks called `any_history_..` try random histories against a model that says what a store should answer. One
+//! that goes otherwise is made as short as it can be and printed, with the command that repeats it. Their number is
+//! set by `POSTDATE_HISTORIES` (256 unless it is set), and `POSTDATE_SEED` begins elsewhere.
+//!
 //! What a store says it cannot do ([`Capabilities`](postdate_core::Capabilities)) is shown as ignored, with the
 //! capability that is missing; under cargo-nextest, which wants to know that before a test runs, as passed. A store that needs a server calls [`absent`] where there is none; set
 //! `POSTDATE_REQUIRE=acme` (several names with commas) where there has to be one, and the test fails if nothing
@@ -51,6 +55,7 @@ mod bench;
 mod checks;
 mod drive;
 mod harness;
+mod histories;
 mod make;
 mod patience;
 mod place;

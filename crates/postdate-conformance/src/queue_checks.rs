@@ -5,8 +5,10 @@ mod receiving;
 mod sending;
 mod settling;
 
-use crate::harness::Check;
+use crate::{harness::Check, histories};
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
-    [administration::CHECKS, sending::CHECKS, receiving::CHECKS, settling::CHECKS].into_iter().flatten()
+    [administration::CHECKS, sending::CHECKS, receiving::CHECKS, settling::CHECKS, histories::queues::CHECKS]
+        .into_iter()
+        .flatten()
 }
