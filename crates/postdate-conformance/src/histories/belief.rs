@@ -8,7 +8,7 @@ use super::{
 };
 
 /// So many states are enough to tell a wrong answer by, and few enough to be quick.
-const MANY: usize = 50;
+const MANY: usize = 10;
 
 /// The states that an endpoint may be in, none of them twice. Later answers show which it is.
 #[derive(Clone, Debug)]

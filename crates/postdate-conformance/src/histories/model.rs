@@ -286,10 +286,19 @@ impl Model {
 }
 
 impl Company<'_> {
-    /// Whether the message may have been on its way to another time.
-    fn reschedules(self, id: &MessageId) -> bool {
+    /// Whether another call is about this message. A store may look for messages first and take them then: what
+    /// changes in between it may pass over.
+    fn names(self, id: &MessageId) -> bool {
         let Self::Overlapping(events) = self else { return false };
-        events.iter().any(|event| matches!(event, Event::Rescheduled { id: moved, .. } if moved == id))
+        events.iter().any(|event| match event {
+            Event::Stored { messages, .. } => messages.iter().any(|stored| stored.message.id == *id),
+            Event::Failed { failures, .. } => failures.iter().any(|failure| failure.id == *id),
+            Event::Removed { ids, .. } | Event::Released { ids, .. } | Event::Cancelled { ids, .. } => {
+                ids.contains(id)
+            }
+            Event::Rescheduled { id: moved, .. } => moved == id,
+            _ => false,
+        })
     }
 }
 

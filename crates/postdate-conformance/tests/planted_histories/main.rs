@@ -74,8 +74,6 @@ found! {
         by ONE within 4 because "was not fetched";
     a_release_of_what_another_claim_holds_is_found: store(Fault::ReleasesOthers),
         by ONE within 7 because "was fetched and is held";
-    a_batch_that_is_stored_bit_by_bit_is_found: store(Fault::StoresBitByBit),
-        by TWO within 2 because "in no order";
     a_cancellation_that_tells_what_was_seen_before_is_found: store(Fault::CancelTellsWhatWasSeen),
         by TWO within 3 because "in no order";
     a_claim_that_removes_after_its_lease_is_found: store(Fault::RemovesAfterItsLease),

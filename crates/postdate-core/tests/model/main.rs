@@ -10,8 +10,11 @@ mod explorer;
 use delivery::{Action, Budget, Delivery, Dispatcher, Message, Order, RETRIES, Stage, State};
 use explorer::Explored;
 
-/// What must be true in every state. Those that break it are found by the name.
-const PROMISES: [(&str, fn(&State) -> bool); 7] = [
+/// Something that is so or not, by its name.
+type Named<T> = (&'static str, fn(&T) -> bool);
+
+/// What must be true in every state.
+const PROMISES: [Named<State>; 7] = [
     ("no loss", |state| (0..state.messages.len()).all(|message| state.is_safe(message))),
     ("order of effects", |state| state.all(|message| message.is_there || message.is_accounted_for())),
     ("fence", |state| !state.trespassed),
@@ -80,7 +83,8 @@ fn keeps_all(delivery: Delivery, states: usize) -> Explored<Delivery> {
 
 /// The shortest way to break a promise.
 fn breaks(delivery: Delivery, promise: &str) -> Vec<Action> {
-    let (name, holds) = PROMISES.into_iter().find(|(name, _)| *name == promise).unwrap();
+    let (name, holds) =
+        PROMISES.into_iter().find(|(name, _)| *name == promise).expect("the promise is in the list");
     Explored::all(&delivery).way_to(|state| !holds(state)).unwrap_or_else(|| panic!("{name} is kept"))
 }
 
@@ -88,7 +92,7 @@ fn breaks(delivery: Delivery, promise: &str) -> Vec<Action> {
 fn send_then_remove_keeps_every_promise() {
     let explored = keeps_all(two_by_two(Order::SendThenRemove), 35_316);
     // Nothing is promised by a world in which these do not happen.
-    let happens: [(&str, fn(&Message) -> bool); 6] = [
+    let happens: [Named<Message>; 6] = [
         ("sent and removed", |message| message.sent == 1 && !message.is_there),
         ("sent twice", |message| message.sent == 2),
         ("moved to the error queue twice", |message| message.moved == 2),

@@ -81,8 +81,9 @@ impl Model {
     ) -> Result<()> {
         let sure = self.time.now().min(batch.now);
         let may_end_early = matches!(company, Company::Overlapping(_)) && !batch.messages.is_empty();
-        for (id, row) in self.due(sure, except).filter(|(_, row)| row.holder.is_none()) {
-            ensure!(row.place() > last || company.reschedules(id), "{id} was passed over");
+        let free = self.due(sure, except).filter(|(_, row)| row.holder.is_none());
+        for (id, row) in free.filter(|(id, _)| !company.names(id)) {
+            ensure!(row.place() > last, "{id} was passed over");
             ensure!(
                 batch.messages.len() == limit || may_end_early,
                 "{id} is due and free, and was not fetched"
