@@ -11,7 +11,7 @@ impl Chance {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +21,7 @@ impl Chance {
 
     /// A number below `bound`, or 0 if that is 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        let number = self.next() % (bound.max(1) as u64);
+        let number = self.draw() % (bound.max(1) as u64);
         usize::try_from(number).unwrap_or(0)
     }
 
@@ -40,7 +40,7 @@ impl Chance {
 
     /// So many bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..count.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
+        let mut bytes: Vec<u8> = (0..count.div_ceil(8)).flat_map(|_| self.draw().to_le_bytes()).collect();
         bytes.truncate(count);
         bytes
     }

@@ -178,7 +178,7 @@ pub(crate) struct DiskFile {
 }
 
 impl DiskFile {
-    /// A file that was just opened, and that was `made` by that or was there before.
+    /// A file that was just opened, and made by that if nobody knows its name.
     pub(crate) fn new(disk: Arc<Disk>, path: &Path, flags: c_int) -> Self {
         let name = name(path).unwrap_or_default();
         let mut state = disk.state();

@@ -36,7 +36,7 @@ pub(crate) fn install() {
         assert_eq!(ffi::sqlite3_initialize(), ffi::SQLITE_OK);
         let system = ffi::sqlite3_vfs_find(ptr::null());
         let mut vfs = *system;
-        vfs.szOsFile += size_of::<Handle>() as c_int;
+        vfs.szOsFile += c_int::try_from(size_of::<Handle>()).expect("two pointers are small");
         vfs.zName = c"postdate-disk".as_ptr();
         vfs.pAppData = system.cast();
         vfs.pNext = ptr::null_mut();
@@ -193,8 +193,8 @@ unsafe extern "C" fn write(
         let (disk_file, start) = (disk_file(file), offset.unsigned_abs());
         let (fits, answer) = disk_file.ask_write(start, data.len());
         if fits > 0 {
-            // Not more than `amount`.
-            let code = system!(file.xWrite(buffer, fits as c_int, offset));
+            let fitting = c_int::try_from(fits).unwrap_or(amount);
+            let code = system!(file.xWrite(buffer, fitting, offset));
             if code != ffi::SQLITE_OK {
                 return code;
             }

@@ -166,7 +166,7 @@ async fn sweep(step: u64, fault: impl Fn(u64) -> Fault) -> Sweep {
     let mut chance = Chance::new(seed());
     let step = if many(1) > 1 { 1 } else { step };
     let mut sweep = Sweep::default();
-    let mut nth = 1 + chance.next() % step;
+    let mut nth = 1 + chance.draw() % step;
     while run(fault(nth), &mut sweep, &mut chance).await {
         nth += step;
     }
@@ -244,8 +244,8 @@ async fn s17_while_no_sync_works_nothing_is_acknowledged_and_later_all_goes_on()
 /// A write fails in one of four ways: nothing or half of it happens, on a broken or on a full disk.
 fn failing_write(nth: u64, lasting: Lasting) -> Fault {
     let fault = Fault::io(Call::Write, nth, lasting);
-    let fault = if nth % 2 == 0 { fault.code(ffi::SQLITE_FULL) } else { fault };
-    if nth / 2 % 2 == 0 { fault.half_done() } else { fault }
+    let fault = if nth.is_multiple_of(2) { fault.code(ffi::SQLITE_FULL) } else { fault };
+    if (nth / 2).is_multiple_of(2) { fault.half_done() } else { fault }
 }
 
 #[tokio::test]

@@ -65,8 +65,8 @@ async fn nothing_is_lost_while_the_writer_writes_the_log_back_by_itself() {
         let file = files[name];
         (0..entries.len()).filter(move |at| matches!(entries[*at], Entry::Sync(inode) if inode == file))
     };
-    let written_back = syncs_of("postdate.db").last().unwrap();
-    let committed = syncs_of("postdate.db-wal").filter(|at| *at < written_back).last().unwrap();
+    let written_back = syncs_of("postdate.db").next_back().unwrap();
+    let committed = syncs_of("postdate.db-wal").rfind(|at| *at < written_back).unwrap();
     assert!(written_back - committed > 10_000, "the log was not written back while the file was open");
     let mut tally = Tally::default();
     for _ in 0..many(6) {

@@ -104,7 +104,7 @@ impl World {
     pub(crate) async fn deliver_orders(&self, ledger: &Ledger, limit: usize) -> Result<usize> {
         let mut batch = self.orders.fetch(count(limit)).await?;
         let (fails, sends): (Vec<OutgoingMessage>, Vec<_>) =
-            batch.messages.iter().map(|due| due.message.clone()).partition(|message| fails(message));
+            batch.messages.iter().map(|due| due.message.clone()).partition(fails);
         for outcome in self.dispatcher.dispatch(&sends, batch.claim.enlist()).await {
             outcome?;
         }

@@ -4,26 +4,32 @@ use std::{
     io::{self, Write},
     num::NonZeroUsize,
     path::Path,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use postdate::{
     Address, DelayedDelivery, Due, Message, MessageId, Queues as _, ReceiverExt as _, TransactionMode,
-    sqlite::{Durability, Options, Sqlite},
+    sqlite::{Durability, Options, Queues, Sqlite},
 };
+use tokio::time::timeout;
 
 pub(crate) const ENDPOINT: &str = "orders";
 pub(crate) const BILLING: &str = "billing";
 
 const SENDERS: usize = 4;
 
+/// By itself it ends after this.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// `child FILE DURABILITY ROUND`: sends, delivers and receives until it is killed. Writes a line for each step:
 /// `stored ID`, `taking ID` before a message is taken out of its queue, `taken ID` afterwards.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let [file, durability, round] = args else { anyhow::bail!("usage: child FILE DURABILITY ROUND") };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(work(Path::new(file), durability.parse()?, round))
+    let work = work(Path::new(file), durability.parse()?, round);
+    runtime.block_on(async { timeout(LONGEST, work).await.context("nobody has killed this process")? })
 }
 
 async fn work(file: &Path, durability: Durability, round: &str) -> Result<()> {
@@ -48,14 +54,14 @@ async fn send(delivery: &DelayedDelivery, name: String) -> Result<()> {
         let id = format!("{name}-{number}");
         let message = Message::new(body(&id)).id(MessageId::new(&id)?);
         // Some stay in the store.
-        let due = if number % 3 == 0 { Due::after(std::time::Duration::from_secs(86_400)) } else { Due::NOW };
+        let due = if number % 3 == 0 { Due::after(Duration::from_secs(86_400)) } else { Due::NOW };
         delivery.send(BILLING, message, due).await?;
         say("stored", &id)?;
     }
     Ok(())
 }
 
-async fn receive(queues: &postdate::sqlite::Queues) -> Result<()> {
+async fn receive(queues: &Queues) -> Result<()> {
     let receiver = queues.receiver(&Address::new(BILLING)?).await?;
     loop {
         let mut batch = receiver.receive(NonZeroUsize::MIN).await?;
