@@ -38,8 +38,8 @@ pub(crate) fn briefly(targets: &[Target]) {
         return;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seed = env::var(SEED).map_or(now.as_micros(), |seed| seed.parse().expect("a seed is a number"));
-    try_all(targets, seed as u64);
+    let seed = env::var(SEED).map_or(now.as_secs(), |seed| seed.parse().expect("a seed is a number"));
+    try_all(targets, seed);
 }
 
 /// Tries the targets with inputs made from this seed.
@@ -105,7 +105,7 @@ impl Random {
     }
 
     fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
+        usize::try_from(self.next() % end.max(1) as u64).unwrap_or_default()
     }
 
     fn bytes(&mut self, most: usize) -> Vec<u8> {

@@ -177,7 +177,8 @@ fn file(input: &[u8]) {
     let mut content = SOUND.with(Clone::clone);
     let mut edits = Input(input);
     while !edits.0.is_empty() {
-        let at = edits.number().unsigned_abs() as usize % content.len();
+        let at = edits.number().unsigned_abs() % content.len() as u64;
+        let at = usize::try_from(at).unwrap_or_default();
         let piece = edits.piece();
         let end = content.len().min(at + piece.len());
         content[at..end].copy_from_slice(&piece[..end - at]);
