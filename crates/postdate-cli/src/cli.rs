@@ -1,5 +1,6 @@
 //! The arguments.
 
+pub(crate) mod header;
 mod parts;
 mod verbs;
 

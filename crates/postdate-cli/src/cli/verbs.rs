@@ -10,7 +10,10 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use postdate::{Address, Filter, MessageId};
 
-use super::parts::{BodyArgs, Consent, DueArgs, ErrorQueue, Mode, Paging, parse_header};
+use super::{
+    header::parse_header,
+    parts::{BodyArgs, Consent, DueArgs, ErrorQueue, Mode, Paging},
+};
 use crate::output::time::{parse_delay, parse_time};
 
 #[derive(Args, Debug)]
