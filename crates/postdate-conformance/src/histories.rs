@@ -37,7 +37,7 @@ pub(crate) use search::more_time;
 
 checks! {
     async fn any_history_of_one_handle_goes_as_the_model_says(bench: &Bench) -> Result<()> {
-        let shape = Shape { seats: 2, moments: 40, together: 1, handles: handles(bench) };
+        let shape = Shape { seats: 2, moments: 40, together: 1, handles: handles(bench).await? };
         let search = Search {
             check: "any_history_of_one_handle_goes_as_the_model_says",
             histories: 256,
@@ -51,7 +51,7 @@ checks! {
     }
 
     async fn any_history_of_two_handles_goes_as_the_model_says(bench: &Bench) -> Result<()> {
-        let shape = Shape { seats: 3, moments: 20, together: 3, handles: handles(bench) };
+        let shape = Shape { seats: 3, moments: 20, together: 3, handles: handles(bench).await? };
         let search = Search {
             check: "any_history_of_two_handles_goes_as_the_model_says",
             histories: 256,
@@ -106,8 +106,8 @@ const WANTED: [&str; 20] = [
 ];
 
 /// What is not durable may be gone with its last handle.
-fn handles(bench: &Bench) -> Handles {
-    if bench.has(Need::Durability) { Handles::Change } else { Handles::StayOpen }
+async fn handles(bench: &Bench) -> Result<Handles> {
+    Ok(if bench.has(Need::Durability).await? { Handles::Change } else { Handles::StayOpen })
 }
 
 /// Searches, with seats each at one of the endpoints and on one of the handles. All histories are in one place, each

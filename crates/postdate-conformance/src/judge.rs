@@ -118,8 +118,10 @@ impl Suite {
 impl Check {
     /// Its name and that of its file.
     fn title(&self) -> CheckName {
-        let (folder, group) = self.module.rsplit_once("::").unwrap_or(("", self.module));
-        let subject = if folder.ends_with("queue_checks") { "queues" } else { "stores" };
+        const FOLDERS: [&str; 3] = ["checks", "queue_checks", "queues"];
+        let is_for_queues = self.module.split("::").any(|part| matches!(part, "queue_checks" | "queues"));
+        let subject = if is_for_queues { "queues" } else { "stores" };
+        let group = self.module.rsplit("::").find(|part| !FOLDERS.contains(part)).unwrap_or_default();
         CheckName { subject, group, name: self.name }
     }
 }
@@ -135,5 +137,8 @@ mod tests {
         assert_eq!((sent.subject, sent.group), ("queues", "sending"));
         let due = title("a_message_is_not_due_before_its_time");
         assert_eq!((due.subject, due.group), ("stores", "time"));
+        for subject in ["stores", "queues"] {
+            assert!(all_checks().any(|check| (check.subject, check.group) == (subject, "histories")));
+        }
     }
 }

@@ -30,7 +30,7 @@ checks! {
             longest: Duration::from_secs(20),
             wanted: &WANTED,
         };
-        let change = super::handles(bench);
+        let change = super::handles(bench).await?;
         let handles: Arc<[Arc<dyn Queues>]> = Arc::new([bench.queues().await?, bench.queues().await?]);
         let (bench, walks) = (bench.clone(), AtomicU64::new(0));
         let walk = move |history: History| {

@@ -42,6 +42,11 @@ impl Watcher {
         }
     }
 
+    /// Whoever begins to wait now has no reason to look: nothing is left.
+    pub(super) fn forget_reasons(&self) {
+        self.told.store(*self.reasons.borrow(), Ordering::Release);
+    }
+
     pub(super) fn give_reason(&self) {
         self.reasons.send_modify(|count| *count += 1);
     }
