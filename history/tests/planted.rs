@@ -297,7 +297,11 @@ fn s10_attempts() {
 #[test]
 fn s10_no_destination_is_hopeless_at_once() {
     let homeless = What::Refused { id: A.into(), why: Refusal::NoDestination };
-    held().then(10, homeless).of(1, 10, told(Outcome::Refused)).then(11, moved(1, "no-destination")).passes();
+    held()
+        .then(10, homeless)
+        .of(1, 10, told(Outcome::Refused))
+        .then(11, moved(1, "no-destination"))
+        .passes();
 }
 
 #[test]
