@@ -31,7 +31,7 @@ impl Judge {
             if cancelled && !leapt {
                 self.violated("S13", at, format!("process {process} sends {id}, which was cancelled"));
             }
-            if too_late {
+            if too_late && !leapt {
                 self.violated("L7", at, format!("process {process} sends {id}, which is too late"));
             }
         }

@@ -60,7 +60,12 @@ pub(super) async fn group(
             None => each(context, &*context.dispatcher, part, deadline).await,
             Some(transaction) => {
                 let (dispatcher, to) = (&*context.dispatcher, &group.destination);
-                together(context, dispatcher, to, part, transaction.reborrow()).await?
+                let sent = together(context, dispatcher, to, part, transaction.reborrow()).await;
+                // What broke is undone with its probe; but the probe did get through.
+                if sent.is_err() && !outcomes.is_empty() {
+                    context.reached(to);
+                }
+                sent?
             }
         });
     }

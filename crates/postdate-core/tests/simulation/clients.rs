@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use crate::{
     faults::Injected,
     node::{Node, Running},
-    plan::{ARCHIVE, BILLING, DESTINATIONS, NOWHERE, Plan, SHIPPING},
+    plan::{ARCHIVE, BILLING, DESTINATIONS, NOWHERE, Plan, SHIPPING, signed},
     rng::Rng,
     world::{Nature, World},
 };
@@ -103,19 +103,22 @@ impl Letter {
             _ => true,
         };
         let patience = plan.patience().filter(|_| undisturbed && self.nature == Nature::Healthy);
-        patience.map(|patience| SignedDuration::try_from(patience).expect("seconds fit"))
+        patience.map(signed)
     }
 
     fn compose(&self, world: &World) -> DelayedMessage {
         let message = Message::new(format!("body of {}", self.id))
             .header("tenant", format!("tenant of {}", self.id))
             .id(self.id.clone());
-        let skew = SignedDuration::from_secs(world.plan.skews[self.home]);
+        let skew = SignedDuration::from_secs(world.skew(self.home));
         let due = match self.due {
             When::After(delay) => Due::after(delay),
             When::ByOwnClock(offset) => {
                 if !skew.is_zero() {
                     world.count(Injected::SkewedClock);
+                }
+                if skew.as_secs() != world.plan.skews[self.home] {
+                    world.count(Injected::ProcessClockLeap);
                 }
                 Due::at(world.now() + skew + offset)
             }

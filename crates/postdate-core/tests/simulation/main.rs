@@ -14,6 +14,7 @@
 mod bounds;
 mod claim;
 mod clients;
+mod clock;
 mod destinations;
 mod faults;
 mod life;
@@ -24,6 +25,7 @@ mod rng;
 mod run;
 mod store;
 mod trace;
+mod transaction;
 mod wire;
 mod world;
 
@@ -37,6 +39,9 @@ use run::{Outcome, run};
 const SEEDS: u64 = 2_000;
 /// Tested once, beside those; `POSTDATE_SEEDS` sets another number for a long search.
 const FRESH_SEEDS: u64 = 200;
+/// A long search ends with so many broken seeds.
+const FEW: usize = 20;
+const REPEAT: &str = "cargo test -p postdate-core --test simulation one_seed -- --nocapture";
 
 #[test]
 fn every_seed_keeps_the_promises_and_every_fault_is_seen() {
@@ -48,6 +53,7 @@ fn every_seed_keeps_the_promises_and_every_fault_is_seen() {
     }
     println!("{} events in a run\n{counters:#?}", events / SEEDS);
     assert_eq!(counters.missing(), [], "these never happened in {SEEDS} seeds");
+    assert_eq!(counters.spared(), [], "no process was killed there in {SEEDS} seeds");
 }
 
 #[test]
@@ -55,9 +61,8 @@ fn fresh_seeds_keep_the_promises() {
     let count = std::env::var("POSTDATE_SEEDS").map_or(FRESH_SEEDS, |count| count.parse().unwrap());
     let first = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() << 20;
     println!("{count} seeds from {first}");
-    for seed in first..first + count {
-        kept(seed);
-    }
+    let broken: Vec<_> = (first..first + count).filter(|seed| broken(*seed)).take(FEW).collect();
+    assert!(broken.is_empty(), "{broken:?} break promises; repeat one: POSTDATE_SEED={} {REPEAT}", broken[0]);
 }
 
 #[test]
@@ -93,12 +98,20 @@ fn one_seed() {
     assert!(outcome.violations.is_empty(), "seed {seed} breaks\n{}", outcome.complaints());
 }
 
+/// Says what a seed breaks, if anything.
+fn broken(seed: u64) -> bool {
+    let outcome = run(seed, None, false);
+    if let Some(violation) = outcome.violations.first() {
+        println!("seed {seed} breaks {violation}");
+    }
+    !outcome.violations.is_empty()
+}
+
 fn kept(seed: u64) -> Outcome {
     let outcome = run(seed, None, false);
     assert!(
         outcome.violations.is_empty(),
-        "seed {seed} breaks\n{}repeat it: POSTDATE_SEED={seed} cargo test -p postdate-core --test simulation \
-         one_seed -- --nocapture",
+        "seed {seed} breaks\n{}repeat it: POSTDATE_SEED={seed} {REPEAT}",
         outcome.complaints()
     );
     outcome
