@@ -97,6 +97,20 @@ impl Spot {
     }
 }
 
+impl Spot {
+    pub(crate) fn operation(self) -> Option<Operation> {
+        match self {
+            Self::Call(operation, _) => Some(operation),
+            Self::Send(..) | Self::Woken | Self::Between => None,
+        }
+    }
+
+    /// Renewals need a slow destination, and queries an error queue that was away.
+    pub(crate) fn is_rare(self) -> bool {
+        matches!(self.operation(), Some(Operation::Renew | Operation::Query))
+    }
+}
+
 impl Life {
     pub(crate) fn new(node: usize, number: u32) -> Self {
         Self {
