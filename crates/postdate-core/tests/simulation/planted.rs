@@ -9,7 +9,6 @@ fn is_found(planted: Planted, within: u64) {
         let found = run(seed, Some(planted), false).violations;
         if let Some(first) = found.first() {
             let breaks = planted.breaks();
-            println!("{planted:?}: seed {seed} finds {first}");
             assert!(breaks.contains(&first.promise), "seed {seed} finds {first} instead of {breaks:?}");
             return;
         }
