@@ -25,6 +25,8 @@ pub(super) enum Outcome {
 pub(super) struct Sent {
     pub group: Group,
     pub outcomes: Vec<Outcome>,
+    /// A probe has opened the gate.
+    pub reopened: bool,
 }
 
 /// The dispatcher left a shared transaction in an unknown state.
@@ -52,20 +54,20 @@ pub(super) async fn group(
         Admission::Nothing => [&[], &[]],
     };
     let mut outcomes = Vec::with_capacity(group.messages.len());
+    let mut reopened = false;
     for part in parts.into_iter().filter(|part| !part.is_empty()) {
         if !deadline.allows_sending() || outcomes.iter().any(is_unavailable) {
             break;
+        }
+        if !outcomes.is_empty() {
+            // The probe got through, whatever becomes of the rest.
+            reopened = context.reached(&group.destination);
         }
         outcomes.extend(match &mut transaction {
             None => each(context, &*context.dispatcher, part, deadline).await,
             Some(transaction) => {
                 let (dispatcher, to) = (&*context.dispatcher, &group.destination);
-                let sent = together(context, dispatcher, to, part, transaction.reborrow()).await;
-                // What broke is undone with its probe; but the probe did get through.
-                if sent.is_err() && !outcomes.is_empty() {
-                    context.reached(to);
-                }
-                sent?
+                together(context, dispatcher, to, part, transaction.reborrow()).await?
             }
         });
     }
@@ -73,7 +75,7 @@ pub(super) async fn group(
         context.gates().undecided(&group.destination, now());
     }
     outcomes.resize_with(group.messages.len(), || Outcome::NotTried);
-    Ok(Sent { group, outcomes })
+    Ok(Sent { group, outcomes, reopened })
 }
 
 /// An error and what caused it, on one line.

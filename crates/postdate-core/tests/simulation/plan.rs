@@ -228,7 +228,11 @@ impl Plan {
             1..=100 => 10,
             _ => 20,
         };
-        let at_hand = Duration::from_secs(slow * self.messages.div_ceil(30));
+        let mut at_hand = Duration::from_secs(slow * self.messages.div_ceil(30));
+        if self.slow_archive + self.hanging_archive + self.hanging_error_queue > 0 {
+            // So long a slow destination keeps its place, and the error queue after it.
+            at_hand += 2 * self.slow_after;
+        }
         Some(at_hand + for_wakes + for_leases)
     }
 
