@@ -21,6 +21,8 @@ pub(crate) const SEND_TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Everything settles so long after the faults have stopped: a lease, the longest wait, and all the back-off
 /// steps of a message that is refused again and again.
 const CONVERGENCE: SignedDuration = SignedDuration::from_secs(30 + 60 + 90);
+/// The longest pause after a failed move to the error queue. Only clocks that leap lead to it within a run.
+const LONGEST_MOVE_PAUSE: SignedDuration = SignedDuration::from_secs(300);
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 pub(crate) const RETRY_BACKOFF: Backoff = Backoff::new(FIRST_RETRY, Duration::from_secs(20));
 
@@ -204,7 +206,11 @@ impl Plan {
             shortest_retry: signed(FIRST_RETRY),
             resolution: SignedDuration::from_micros(1),
             maximum_lateness: self.maximum_lateness.map(signed),
-            converges_within: Some(CONVERGENCE),
+            converges_within: Some(if self.store_leaps.is_empty() {
+                CONVERGENCE
+            } else {
+                CONVERGENCE + LONGEST_MOVE_PAUSE
+            }),
         }
     }
 
@@ -239,7 +245,11 @@ impl Plan {
             1..=100 => 10,
             _ => 20,
         };
-        let at_hand = Duration::from_secs(slow * self.messages.div_ceil(30));
+        let mut at_hand = Duration::from_secs(slow * self.messages.div_ceil(30));
+        if self.slow_archive + self.hanging_archive + self.hanging_error_queue > 0 {
+            // So long a slow destination keeps its place, and the error queue after it.
+            at_hand += 2 * self.slow_after;
+        }
         Some(at_hand + for_wakes + for_leases)
     }
 
