@@ -30,7 +30,7 @@ pub(crate) struct Storing {
 #[derive(Debug)]
 pub(crate) struct Unstored {
     pub error: StoreError,
-    /// How long to leave the store alone, if it is away.
+    /// How long to leave the store alone, unless the message is to blame.
     pub pause: Option<Duration>,
 }
 
@@ -66,8 +66,9 @@ impl Storing {
         if error.blames_message() {
             // A message that is refused proves that the store is there.
             self.answered();
+            return Err(Unstored { error, pause: None });
         }
-        let pause = error.is_transient().then(|| self.failed(&error));
+        let pause = Some(self.failed(&error));
         Err(Unstored { error, pause })
     }
 

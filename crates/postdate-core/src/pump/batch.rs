@@ -130,14 +130,14 @@ impl Batch {
         let left: Vec<u64> = left.iter().map(|place| self.origins[*place].position).collect();
         if !stored.is_empty() {
             self.shared.in_doubt().clear();
-        } else if let Some(error) = doubt {
+        } else if let Some(Unstored { error, pause }) = doubt {
             // Only another message can show whether it was the fault of these.
             let probe = left.len().saturating_add(1).min(MOST_IN_DOUBT);
             self.doubt(&left);
-            self.blame_store(&error, None, NonZeroUsize::new(probe).unwrap_or(NonZeroUsize::MIN));
+            self.blame_store(&error, pause, NonZeroUsize::new(probe).unwrap_or(NonZeroUsize::MIN));
         }
         self.complete(&stored).await;
-        for (place, error) in refused {
+        for (place, Unstored { error, .. }) in refused {
             let Origin { position, enqueued, received, due, .. } = self.origins[place];
             let due = due.resolve(enqueued).unwrap_or(Timestamp::MAX);
             let message = DueMessage { message: self.messages[place].message.clone(), due, failures: 0 };
@@ -147,25 +147,26 @@ impl Batch {
     }
 
     /// Stores some messages, all or none. `None` if the lock on them ends before.
-    async fn attempt(&mut self, range: Range<usize>) -> Option<Attempt<StoreError>> {
+    async fn attempt(&mut self, range: Range<usize>) -> Option<Attempt<Unstored>> {
         let storing = self.shared.storing.store(&self.messages[range.clone()]);
-        let Err(Unstored { error, pause }) = self.lock.keep(storing).await? else {
+        let Err(unstored) = self.lock.keep(storing).await? else {
             return Some(Attempt::Stored);
         };
+        let error = &unstored.error;
         if error.kind() == StoreErrorKind::Conflict
             && range.len() == 1
             && self.origins[range.start].came_before
         {
-            return self.compare(range.start, error).await;
+            return self.compare(range.start, unstored).await;
         }
         Some(match error.kind() {
-            _ if error.blames_message() => Attempt::Refused(error),
+            _ if error.blames_message() => Attempt::Refused(unstored),
             StoreErrorKind::Other | StoreErrorKind::Corrupt if self.is_to_blame(&range) => {
-                Attempt::Refused(error)
+                Attempt::Refused(unstored)
             }
-            StoreErrorKind::Other | StoreErrorKind::Corrupt => Attempt::Unclear(error),
+            StoreErrorKind::Other | StoreErrorKind::Corrupt => Attempt::Unclear(unstored),
             _ => {
-                self.blame_store(&error, pause, NonZeroUsize::MIN);
+                self.blame_store(error, unstored.pause, NonZeroUsize::MIN);
                 Attempt::Away
             }
         })
@@ -186,7 +187,7 @@ impl Batch {
 
     /// A message that was received before may be stored already, and somebody may have given it another due time
     /// since: that is no conflict.
-    async fn compare(&mut self, place: usize, conflict: StoreError) -> Option<Attempt<StoreError>> {
+    async fn compare(&mut self, place: usize, conflict: Unstored) -> Option<Attempt<Unstored>> {
         let (store, message) = (&self.shared.context.store, &self.messages[place].message);
         let get = engine::guarded(Operation::Query, async { store.get(&message.id).await });
         Some(match self.lock.keep(get).await? {

@@ -200,10 +200,11 @@ impl Bounds {
     pub(crate) fn breaker_tripped(&mut self, life: &Life, breaker: &BreakerName, now: Moment) {
         let conduct = self.conduct(life);
         let justified = match breaker {
-            BreakerName::Store => conduct
-                .operations
-                .get(&Operation::Store)
-                .is_some_and(|streak| streak.justifies_tripping(now.elapsed)),
+            // A pump also asks for what it seems to have stored before.
+            BreakerName::Store => [Operation::Store, Operation::Query].iter().any(|operation| {
+                let streak = conduct.operations.get(operation);
+                streak.is_some_and(|streak| streak.justifies_tripping(now.elapsed))
+            }),
             BreakerName::Fetch => {
                 conduct.operations.values().any(|streak| streak.justifies_tripping(now.elapsed))
             }
