@@ -14,10 +14,9 @@ impl Judge {
             own.flat_map(|(number, claim)| claim.ids.iter().map(|id| (*number, id.clone()))).collect();
         for (claim, id) in ids {
             let Some(record) = self.messages.get_mut(&id) else { continue };
-            let held = record.lease.is_some_and(|lease| lease.claim == claim);
-            // What it settled last may have been undone before it was permanent.
+            // What it did last it may not have written down.
             record.unsure |= !sees_effects;
-            if held && record.lease.is_some_and(|lease| lease.until.is_none()) {
+            if record.lease.is_some_and(|lease| lease.claim == claim && lease.until.is_none()) {
                 self.end_lease(claim, &id, at);
                 self.excuse(&id);
             }

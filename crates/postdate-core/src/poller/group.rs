@@ -39,7 +39,12 @@ pub(super) async fn send(
             None => engine::each(context, &*context.dispatcher, part, deadline).await,
             Some(transaction) => {
                 let (dispatcher, to) = (&*context.dispatcher, &group.destination);
-                engine::together(context, dispatcher, to, part, transaction.reborrow()).await?
+                let sent = engine::together(context, dispatcher, to, part, transaction.reborrow()).await;
+                // What broke is undone with its probe; but the probe did get through.
+                if sent.is_err() && !outcomes.is_empty() {
+                    context.reached(to);
+                }
+                sent?
             }
         });
     }

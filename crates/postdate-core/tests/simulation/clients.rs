@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use crate::{
     faults::Injected,
     node::{Node, Running},
-    plan::{ARCHIVE, BILLING, DESTINATIONS, NOWHERE, Plan, SHIPPING},
+    plan::{ARCHIVE, BILLING, DESTINATIONS, NOWHERE, Plan, SHIPPING, signed},
     rng::Rng,
     source::{self, timeouts},
     world::{Nature, World},
@@ -158,19 +158,22 @@ impl Letter {
             Way::HandedOver if plan.bad_messages > 0 => DOUBT,
             _ => Duration::ZERO,
         };
-        patience.map(|patience| SignedDuration::try_from(patience + for_doubt).expect("seconds fit"))
+        patience.map(|patience| signed(patience + for_doubt))
     }
 
     fn compose(&self, world: &World) -> DelayedMessage {
         let message = Message::new(format!("body of {}", self.id))
             .header("tenant", format!("tenant of {}", self.id))
             .id(self.id.clone());
-        let skew = SignedDuration::from_secs(world.plan.skews[self.home]);
+        let skew = SignedDuration::from_secs(world.skew(self.home));
         let due = match self.due {
             When::After(delay) => Due::after(delay),
             When::ByOwnClock(offset) => {
                 if !skew.is_zero() {
                     world.count(Injected::SkewedClock);
+                }
+                if skew.as_secs() != world.plan.skews[self.home] {
+                    world.count(Injected::ProcessClockLeap);
                 }
                 Due::at(world.now() + skew + offset)
             }

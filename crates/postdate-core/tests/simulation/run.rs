@@ -75,6 +75,13 @@ async fn play(world: &Arc<World>) {
         let node = node.clone();
         tasks.spawn(async move { node.live().await });
     }
+    for (after, seconds) in world.plan.store_leaps.clone() {
+        let world = world.clone();
+        tasks.spawn(async move {
+            sleep(after).await;
+            world.leap(seconds);
+        });
+    }
     for number in 0..world.plan.messages {
         let letter = Letter::draw(world, number);
         tasks.spawn(clients.clone().post(letter));

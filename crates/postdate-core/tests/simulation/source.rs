@@ -12,7 +12,7 @@ use postdate_history::What;
 
 use crate::{
     faults::{Injected, Planted},
-    life::Life,
+    life::{Life, Spot},
     wire::{Answer, To, Wire, unreachable},
     world::{ENDPOINT, World, at_once},
 };
@@ -106,7 +106,7 @@ impl Receiver for SimReceiver {
                 break;
             }
         }
-        life.passes().await;
+        life.passes(Spot::Woken).await;
     }
 }
 
