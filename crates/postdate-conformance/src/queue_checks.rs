@@ -6,7 +6,7 @@ mod content;
 mod dropped_calls;
 mod endings;
 mod receiving;
-mod secrecy;
+mod secrets;
 mod sending;
 mod settling;
 mod sizes;
@@ -26,7 +26,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
         settling::CHECKS,
         dropped_calls::CHECKS,
         endings::CHECKS,
-        secrecy::CHECKS,
+        secrets::CHECKS,
         histories::queues::CHECKS,
     ]
     .into_iter()

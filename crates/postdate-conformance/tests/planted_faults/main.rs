@@ -5,7 +5,7 @@ mod faulty;
 use std::{sync::Arc, thread, time::Duration};
 
 use postdate_conformance::{Outcome, Place, Suite};
-use postdate_core::{Backend, Memory};
+use postdate_core::{Backend, Memory, Queues};
 
 use faulty::{Fault, FaultyBackend, Meddlings};
 
@@ -34,6 +34,10 @@ fn suite(fault: Fault) -> Suite {
             let meddlings = place.shared(Meddlings::default);
             let backend = FaultyBackend { memory: memory(place), fault, meddlings };
             async move { Ok(Arc::new(backend) as Arc<dyn Backend>) }
+        })
+        .queues(|place| {
+            let queues = memory(place).queues();
+            async move { Ok(Arc::new(queues) as Arc<dyn Queues>) }
         })
         .meddling(|place, meddling| {
             let meddled = place.shared(Meddlings::default).meddle(meddling);

@@ -16,7 +16,7 @@ use crate::{
 const SECRET: &str = "s3cr3t-c4n4ry";
 
 checks! {
-    async fn no_debug_output_shows_a_body_or_a_header_value(bench: &Bench) -> Result<()> {
+    async fn no_debug_output_of_queues_shows_a_body_or_a_header_value(bench: &Bench) -> Result<()> {
         let all = secret_sends();
         let (queues, receiver) = bench.filled(&all).await?;
         let dispatcher = queues.dispatcher();
@@ -27,7 +27,7 @@ checks! {
         things.iter().try_for_each(|thing| keeps_secret(&format!("{thing:?} {thing:#?}")))
     }
 
-    async fn no_error_shows_a_body_or_a_header_value(bench: &Bench) -> Result<()> {
+    async fn no_error_of_queues_shows_a_body_or_a_header_value(bench: &Bench) -> Result<()> {
         let (queues, receiver) = bench.filled(&secret_sends()).await?;
         let nowhere = address("nowhere");
         let mut refused = secret_sends();
