@@ -19,7 +19,7 @@ impl Belief {
         Self(vec![model])
     }
 
-    /// One of the states. In what can be seen from outside all are alike.
+    /// One of the states: a listing leaves only those that are alike in what can be seen.
     pub(super) fn model(&self) -> &Model {
         self.0.first().expect("a belief that nothing can be is refused when it is formed")
     }

@@ -14,8 +14,8 @@ use std::{
 use anyhow::{Result, bail, ensure};
 use jiff::Timestamp;
 use postdate_core::{
-    Cancellation, Capabilities, ClaimKind, DelayedMessage, Due, MessageId, OutgoingMessage, Rescheduling,
-    StoreErrorKind, TransactionMode,
+    Cancellation, Capabilities, ClaimKind, DelayedMessage, Due, DueMessage, MessageId, OutgoingMessage,
+    Rescheduling, StoreErrorKind, TransactionMode,
 };
 
 use super::{
@@ -286,12 +286,15 @@ impl Model {
 }
 
 impl Company<'_> {
-    /// Whether another call is about this message. A store may look for messages first and take them then: what
-    /// changes in between it may pass over.
-    fn names(self, id: &MessageId) -> bool {
+    /// Whether a fetch may pass over this message because another call is about it: a store may look for messages
+    /// first and take them then. Of a batch that was stored it sees all or nothing.
+    fn excuses(self, id: &MessageId, fetched: &[DueMessage]) -> bool {
         let Self::Overlapping(events) = self else { return false };
+        let came = |stored: &DelayedMessage| fetched.iter().any(|came| came.message.id == stored.message.id);
         events.iter().any(|event| match event {
-            Event::Stored { messages, .. } => messages.iter().any(|stored| stored.message.id == *id),
+            Event::Stored { messages, .. } => {
+                messages.iter().any(|stored| stored.message.id == *id) && !messages.iter().any(came)
+            }
             Event::Failed { failures, .. } => failures.iter().any(|failure| failure.id == *id),
             Event::Removed { ids, .. } | Event::Released { ids, .. } | Event::Cancelled { ids, .. } => {
                 ids.contains(id)

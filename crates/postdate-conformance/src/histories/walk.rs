@@ -22,7 +22,7 @@ use crate::bench::Bench;
 use call::{Call, Done, Open, Target};
 
 /// What cannot be waited for longer: nothing here takes time but the end of a lease.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How long between two looks.
 const MOMENT: Duration = Duration::from_millis(1);
 

@@ -33,6 +33,7 @@ pub(crate) enum Fault {
     NextDueIgnoresExceptions,
     ReopeningForgets,
     ReleasesOthers,
+    StoresBitByBit,
     CancelTellsWhatWasSeen,
     RemovesAfterItsLease,
 }
@@ -107,17 +108,45 @@ impl Backend for FaultyBackend {
     }
 }
 
+impl FaultyStore {
+    async fn is_new(&self, message: &DelayedMessage) -> Result<bool, StoreError> {
+        Ok(self.store.get(&message.message.id).await?.is_none())
+    }
+
+    async fn store_bit_by_bit(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
+        let ids: BTreeSet<_> = messages.iter().map(|message| &message.message.id).collect();
+        let mut is_simple = ids.len() == messages.len();
+        for message in messages {
+            is_simple &= self.is_new(message).await? && message.due != Due::after(Duration::MAX);
+        }
+        if !is_simple {
+            return self.store.store(messages).await;
+        }
+        let mut stored = Vec::new();
+        for message in messages {
+            stored.extend(self.store.store(std::slice::from_ref(message)).await?);
+            tokio::task::yield_now().await;
+        }
+        Ok(stored)
+    }
+}
+
 #[async_trait]
 impl DelayedMessageStore for FaultyStore {
     async fn store(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
-        if self.fault == Fault::ComparesWhatBecame {
-            for message in messages {
-                let seen = self.store.get(&message.message.id).await?;
-                if seen.is_some_and(|seen| matches!(message.due, Due::At(due) if due != seen.message.due)) {
-                    let (kind, operation) = (StoreErrorKind::Conflict, Operation::Store);
-                    return Err(StoreError::new(kind, operation, "faulty", "planted"));
+        match self.fault {
+            Fault::StoresBitByBit => return self.store_bit_by_bit(messages).await,
+            Fault::ComparesWhatBecame => {
+                for message in messages {
+                    let seen = self.store.get(&message.message.id).await?;
+                    if seen.is_some_and(|seen| matches!(message.due, Due::At(due) if due != seen.message.due))
+                    {
+                        let (kind, operation) = (StoreErrorKind::Conflict, Operation::Store);
+                        return Err(StoreError::new(kind, operation, "faulty", "planted"));
+                    }
                 }
             }
+            _ => {}
         }
         let stored = self.store.store(messages).await?;
         if self.fault == Fault::RepeatingReschedules {

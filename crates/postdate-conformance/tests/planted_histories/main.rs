@@ -55,7 +55,7 @@ macro_rules! found {
 
 found! {
     a_repeated_store_that_reschedules_is_found: store(Fault::RepeatingReschedules),
-        by ONE within 5 because "came out of order";
+        by ONE within 5 because "and it is ScheduledSummary";
     a_store_that_compares_what_became_of_a_due_time_is_found: store(Fault::ComparesWhatBecame),
         by ONE within 3 because "refused as Conflict";
     a_limit_that_counts_what_is_excepted_is_found: store(Fault::LimitsBeforeExcepting),
@@ -71,9 +71,11 @@ found! {
     a_next_due_time_of_what_is_excepted_is_found: store(Fault::NextDueIgnoresExceptions),
         by ONE within 2 because "is next";
     a_store_that_forgets_when_it_is_reopened_is_found: store(Fault::ReopeningForgets),
-        by ONE within 4 because "was not fetched";
+        by ONE within 4 because "is not listed";
     a_release_of_what_another_claim_holds_is_found: store(Fault::ReleasesOthers),
         by ONE within 7 because "was fetched and is held";
+    a_batch_that_is_stored_bit_by_bit_is_found: store(Fault::StoresBitByBit),
+        by TWO within 2 because "in no order";
     a_cancellation_that_tells_what_was_seen_before_is_found: store(Fault::CancelTellsWhatWasSeen),
         by TWO within 3 because "in no order";
     a_claim_that_removes_after_its_lease_is_found: store(Fault::RemovesAfterItsLease),

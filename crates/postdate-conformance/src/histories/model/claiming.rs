@@ -82,7 +82,7 @@ impl Model {
         let sure = self.time.now().min(batch.now);
         let may_end_early = matches!(company, Company::Overlapping(_)) && !batch.messages.is_empty();
         let free = self.due(sure, except).filter(|(_, row)| row.holder.is_none());
-        for (id, row) in free.filter(|(id, _)| !company.names(id)) {
+        for (id, row) in free.filter(|(id, _)| !company.excuses(id, &batch.messages)) {
             ensure!(row.place() > last, "{id} was passed over");
             ensure!(
                 batch.messages.len() == limit || may_end_early,

@@ -28,8 +28,10 @@ impl Walker {
     }
 
     async fn make_all_due(&mut self, endpoint: usize) -> Result<()> {
+        // Shows what calls that overlapped have left, and so which of the possible models is right.
+        let seat = self.seats_at(endpoint)[0];
+        self.ask(seat, Request::List { filter: Filter::default(), page: BATCH }).await?;
         for id in self.endpoints[endpoint].belief.model().waiting() {
-            let seat = self.seats_at(endpoint)[0];
             self.ask(seat, Request::Reschedule(id, Due::NOW)).await?;
         }
         Ok(())
