@@ -7,8 +7,8 @@ use postdate_core::{
 };
 
 use crate::{
-    Cancellation, Event, Failure, Fetched, Outcome, Queued, Rescheduling, Settled, SettledCopy, Wanted, Way, What,
-    content,
+    Cancellation, Event, Failure, Fetched, Outcome, Queued, Rescheduling, Settled, SettledCopy, Wanted, Way,
+    What, content,
 };
 
 impl What {

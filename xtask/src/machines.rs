@@ -139,7 +139,14 @@ fn fuzz_targets(root: &Path) -> Result<Vec<String>> {
 fn mutants(root: &Path, parts: u64) -> Result<()> {
     for part in 0..parts.min(8) {
         let mut command = cargo(root);
-        command.args(["mutants", "--in-place", "--package", "postdate-core", "--shard", &format!("{part}/8")]);
+        command.args([
+            "mutants",
+            "--in-place",
+            "--package",
+            "postdate-core",
+            "--shard",
+            &format!("{part}/8"),
+        ]);
         for engine in ENGINES {
             command.args(["--file", &format!("crates/postdate-core/src/{engine}")]);
         }

@@ -66,9 +66,9 @@ fn faults(promises: &[Promise<'_>], passed: &BTreeSet<String>) -> Vec<String> {
 
 /// Whether a test of this name, or of a name that ends in it after `::`, is among those.
 fn has_passed(passed: &BTreeSet<String>, test: &str) -> bool {
-    passed.iter().any(|name| {
-        name.strip_suffix(test).is_some_and(|before| before.is_empty() || before.ends_with("::"))
-    })
+    passed
+        .iter()
+        .any(|name| name.strip_suffix(test).is_some_and(|before| before.is_empty() || before.ends_with("::")))
 }
 
 #[cfg(test)]

@@ -60,7 +60,8 @@ fn may_depend(from: &str, on: &str, kind: Kind) -> bool {
         "postdate-conformance" => on == "postdate-core",
         "postdate-bench" => on == "postdate-core" || is_backend(on),
         backend if is_backend(backend) => {
-            on == "postdate-core" || (matches!(on, "postdate-conformance" | "postdate-history") && kind == Kind::Dev)
+            on == "postdate-core"
+                || (matches!(on, "postdate-conformance" | "postdate-history") && kind == Kind::Dev)
         }
         _ => false,
     }

@@ -41,7 +41,11 @@ fn first_commands(readme: &str) -> Option<String> {
 const WITH_UNSAFE: &str = "crash-tests";
 
 fn manifest_faults(package: &str, manifest: &str) -> Vec<String> {
-    let lints = if package == WITH_UNSAFE { "undocumented_unsafe_blocks = \"deny\"" } else { "[lints]\nworkspace = true" };
+    let lints = if package == WITH_UNSAFE {
+        "undocumented_unsafe_blocks = \"deny\""
+    } else {
+        "[lints]\nworkspace = true"
+    };
     let inherited = ["version.workspace = true", "rust-version.workspace = true", lints];
     let missing = inherited.into_iter().filter(|wanted| !manifest.replace("\r\n", "\n").contains(wanted));
     missing.map(|wanted| format!("the manifest of {package} must say {wanted:?}")).collect()
