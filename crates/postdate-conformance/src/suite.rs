@@ -38,6 +38,9 @@ pub struct Suite {
     subject: Subject,
 }
 
+/// So many checks at once, unless the arguments say otherwise: most of a check is waiting.
+const AT_ONCE: usize = 8;
+
 /// What is judged.
 #[derive(Clone)]
 pub(crate) struct Subject {
@@ -153,7 +156,8 @@ impl Suite {
 
     /// Judges as the arguments of the process say, which are those of the standard test harness.
     pub fn run(self) -> ExitCode {
-        let arguments = Arguments::from_args();
+        let mut arguments = Arguments::from_args();
+        arguments.test_threads.get_or_insert(AT_ONCE);
         let trials = self.all().map(|check| self.trial(check)).collect();
         let conclusion = libtest_mimic::run(&arguments, trials);
         if is_required(&self.name) && judged_nothing(&arguments, &conclusion) {

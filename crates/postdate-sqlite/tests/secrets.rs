@@ -147,7 +147,7 @@ async fn nothing_that_is_said_shows_a_secret_or_a_body() {
         "rescheduled",
         "there already with different content",
         "the limit is",
-        "not one JSON object",
+        "not one object of strings",
         "MetricsSnapshot",
         "Cancelled {",
         "BreakerTripped",
