@@ -42,12 +42,14 @@ impl Belief {
             _ => {}
         }
         let company = Company::Overlapping(events);
-        let rest: Vec<_> = events.iter().collect();
+        // What a commit gives back it may give back a little later.
+        let given_back: Vec<_> = events.iter().filter_map(Event::gives_back).collect();
+        let rest: Vec<_> = events.iter().chain(&given_back).collect();
         let mut possible = Vec::new();
         self.0.iter().for_each(|model| all_orders(model, &rest, company, &mut possible));
         if possible.is_empty() {
             let mut model = self.model().clone();
-            let in_turn = events.iter().try_for_each(|event| model.accept(event, company));
+            let in_turn = rest.iter().try_for_each(|event| model.accept(event, company));
             let why = in_turn.err().map(|why| format!("; in this one {why:#}")).unwrap_or_default();
             bail!("in no order can the answers be {events:?}{why}");
         }
@@ -86,7 +88,12 @@ fn all_orders(model: &Model, rest: &[&Event], company: Company<'_>, possible: &m
         }
         return;
     }
-    for first in 0..rest.len() {
+    // A commit comes before what it gives back.
+    let is_committing = |dropped: &Event| {
+        let Event::Dropped { claim } = dropped else { return false };
+        rest.iter().any(|event| matches!(event, Event::Committed { claim: other, .. } if other == claim))
+    };
+    for first in (0..rest.len()).filter(|first| !is_committing(rest[*first])) {
         let mut next = model.clone();
         if next.accept(rest[first], company).is_ok() {
             let mut others = rest.to_vec();

@@ -118,6 +118,14 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Event {
+    /// What ends the claim, if this is its commit.
+    pub(super) fn gives_back(&self) -> Option<Self> {
+        match self {
+            Self::Committed { claim, .. } => Some(Self::Dropped { claim: *claim }),
+            _ => None,
+        }
+    }
+
     /// Notes what kind of event it was, and how it went.
     pub(super) fn note(&self, tally: &mut Tally) {
         tally.note("calls");

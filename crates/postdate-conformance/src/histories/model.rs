@@ -121,7 +121,7 @@ impl Model {
             }
             Event::Released { claim, ids, answer } => self.release(*claim, ids, answer),
             Event::Renewed { claim, answer } => self.renew(*claim, answer),
-            Event::Committed { claim, answer } => self.commit(*claim, answer),
+            Event::Committed { claim, answer } => self.commit(*claim, answer, company),
             Event::Dropped { claim } => {
                 self.end(*claim);
                 Ok(())

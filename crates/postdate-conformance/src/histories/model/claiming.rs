@@ -167,16 +167,28 @@ impl Model {
         }
     }
 
-    pub(super) fn commit(&mut self, claim: ClaimNumber, answer: &Answer<()>) -> Result<()> {
+    /// Where other calls overlap, what is given back, failed or not, is an event of its own.
+    pub(super) fn commit(
+        &mut self,
+        claim: ClaimNumber,
+        answer: &Answer<()>,
+        company: Company<'_>,
+    ) -> Result<()> {
         let Hold { staged, lost, .. } = std::mem::take(self.hold(claim));
         if lost.is_some() {
             self.end(claim);
             return if staged.is_empty() { may_be_lost(answer) } else { is_lost(answer) };
         }
+        let is_alone = matches!(company, Company::Alone);
         for (id, change) in staged {
             self.make(&id, change);
+            if let Some(failed) = self.rows.get_mut(&id).filter(|_| !is_alone) {
+                failed.holder = Some(claim);
+            }
         }
-        self.end(claim);
+        if is_alone {
+            self.end(claim);
+        }
         Ok(answer.clone()?)
     }
 
