@@ -93,6 +93,8 @@ pub enum What {
     Failed {
         /// Under this claim.
         claim: u64,
+        /// When, by the store's clock, or earlier: in a transaction that is before its commit.
+        from: Timestamp,
         /// Which.
         messages: Vec<Failure>,
     },

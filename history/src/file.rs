@@ -30,19 +30,29 @@ impl Recorder {
         Ok(Self { file: Mutex::new(file), process })
     }
 
+    /// Whose history it is.
+    pub fn process(&self) -> Option<u32> {
+        self.process
+    }
+
     /// Writes down what happens now.
     ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn record(&self, what: What) -> io::Result<()> {
-        self.record_all([what])
+    /// # Panics
+    /// When it cannot be written: a history with holes would be judged wrongly.
+    pub fn record(&self, what: What) {
+        self.record_all([what]);
     }
 
     /// Writes down what happens now, in this order.
     ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn record_all(&self, what: impl IntoIterator<Item = What>) -> io::Result<()> {
+    /// # Panics
+    /// As [`record`](Self::record).
+    pub fn record_all(&self, what: impl IntoIterator<Item = What>) {
+        let written = self.write(what.into_iter());
+        written.unwrap_or_else(|error| panic!("the history cannot be written: {error}"));
+    }
+
+    fn write(&self, what: impl Iterator<Item = What>) -> io::Result<()> {
         // Under the lock, so that the order of the file is that of the times.
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let mut lines = Vec::new();

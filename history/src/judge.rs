@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Counts, Event, Guarantee, Knowledge, Rules, Verdict, Violation, What};
+use crate::{Counts, Event, Guarantee, Knowledge, Rules, Verdict, Violation, What, later};
 use record::{Claim, Record};
 
 /// More findings than this say nothing more.
@@ -70,7 +70,7 @@ impl Judge {
                 self.fetched(process, *claim, *until, messages, at);
             }
             What::Removed { claim, messages } => self.removed(*claim, messages, at),
-            What::Failed { claim, messages } => self.failed(*claim, messages, at),
+            What::Failed { claim, from, messages } => self.failed(*claim, *from, messages, at),
             What::Released { claim, ids } => {
                 for id in ids {
                     self.end_lease(*claim, id, at);
@@ -162,8 +162,4 @@ impl Judge {
         let up = if over == 0 { 0 } else { step - over };
         Timestamp::from_nanosecond(instant.as_nanosecond() + up).unwrap_or(Timestamp::MAX)
     }
-}
-
-fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
-    at.checked_add(by).unwrap_or(Timestamp::MAX)
 }

@@ -7,8 +7,8 @@ use postdate_core::{
 };
 
 use crate::{
-    Cancellation, Failure, Fetched, Outcome, Queued, Rescheduling, Settled, SettledCopy, Wanted, Way, What,
-    content,
+    Cancellation, Event, Failure, Fetched, Outcome, Queued, Rescheduling, Settled, SettledCopy, Wanted, Way,
+    What, content,
 };
 
 impl What {
@@ -60,14 +60,14 @@ impl What {
         Self::Removed { claim, messages: ids.iter().zip(held).map(settled).collect() }
     }
 
-    /// Failures were counted, where the answer says so.
-    pub fn failed(claim: u64, failures: &[postdate_core::Failure], held: &[bool]) -> Self {
+    /// Failures were counted, where the answer says so, at `from` or later.
+    pub fn failed(claim: u64, from: Timestamp, failures: &[postdate_core::Failure], held: &[bool]) -> Self {
         let failure = |(failure, held): (&postdate_core::Failure, &bool)| Failure {
             id: failure.id.to_string(),
             retry_after: signed(failure.retry_after),
             held: *held,
         };
-        Self::Failed { claim, messages: failures.iter().zip(held).map(failure).collect() }
+        Self::Failed { claim, from, messages: failures.iter().zip(held).map(failure).collect() }
     }
 
     /// Messages are given back.
@@ -126,10 +126,21 @@ impl What {
     }
 }
 
+impl Event {
+    /// What was found in the queue of a destination or in the error queue: it has been there since it was put there.
+    pub fn arrived(queued: &QueuedMessage, way: Way) -> Self {
+        let what = match way {
+            Way::Destination => What::delivered(&queued.message),
+            Way::ErrorQueue => What::moved(&queued.message),
+        };
+        Self::outside(queued.enqueued, what)
+    }
+}
+
 fn content_of(message: &OutgoingMessage) -> u64 {
     content([message.destination.as_str().as_bytes(), message.headers.as_bytes(), &message.body])
 }
 
-fn signed(duration: std::time::Duration) -> SignedDuration {
+pub(crate) fn signed(duration: std::time::Duration) -> SignedDuration {
     SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }

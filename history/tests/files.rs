@@ -16,7 +16,7 @@ fn what_a_process_recorded_is_read_up_to_where_it_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("1.jsonl");
     let what = [What::Disturbed, What::Dropped { claim: 7 }];
-    file::Recorder::open(&path, Some(1)).unwrap().record_all(what.clone()).unwrap();
+    file::Recorder::open(&path, Some(1)).unwrap().record_all(what.clone());
     OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"at\":\"2026-12-").unwrap();
     let read = file::read(&path).unwrap();
     assert!(read.iter().all(|event| event.process == Some(1)));

@@ -81,9 +81,9 @@ fn removed(claim: u64, held: bool) -> What {
     What::Removed { claim, messages: vec![Settled { id: A.into(), held }] }
 }
 
-fn failed(claim: u64, after: i64) -> What {
+fn failed(claim: u64, from: i64, after: i64) -> What {
     let failure = Failure { id: A.into(), retry_after: seconds(after), held: true };
-    What::Failed { claim, messages: vec![failure] }
+    What::Failed { claim, from: at(from), messages: vec![failure] }
 }
 
 fn refused() -> What {
@@ -213,7 +213,7 @@ fn s3_early() {
     let after = Wanted::After(seconds(10));
     history().attempted(0, A, after).then(3, stored_due(13)).passes();
     history().attempted(0, A, after).then(3, stored_due(12)).breaks("S3");
-    held().then(10, refused()).of(1, 10, failed(1, 5)).fetched(14, 1, 2, 1).breaks("S3");
+    held().then(10, refused()).of(1, 10, failed(1, 10, 5)).fetched(14, 1, 2, 1).breaks("S3");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn s7_removed_first() {
 
 #[test]
 fn s9_an_outage_is_counted() {
-    held().of(1, 11, failed(1, 5)).breaks("S9");
+    held().of(1, 11, failed(1, 11, 5)).breaks("S9");
     held().then(11, moved(2, "retries-exhausted")).breaks("S9");
     held().then(11, moved(0, "expired")).breaks("S9");
 }
@@ -282,13 +282,13 @@ fn s9_an_outage_is_counted() {
 fn s10_attempts() {
     let refuse =
         |history: History, second| history.then(second, refused()).of(1, second, told(Outcome::Refused));
-    let once = || refuse(held(), 10).of(1, 10, failed(1, 1));
+    let once = || refuse(held(), 10).of(1, 10, failed(1, 10, 1));
     let twice = || refuse(once().fetched(12, 1, 2, 1), 12);
     twice().then(13, moved(2, "retries-exhausted")).passes();
     twice().then(13, moved(1, "retries-exhausted")).breaks("S10");
     twice().then(13, moved(2, "no-destination")).breaks("S10");
     refuse(held(), 10).then(11, moved(1, "retries-exhausted")).breaks("S10");
-    held().then(10, refused()).of(1, 10, failed(1, 0)).breaks("S10");
+    held().then(10, refused()).of(1, 10, failed(1, 10, 0)).breaks("S10");
     let unreadable =
         What::Moved { id: A.into(), content: None, attempts: 2, reason: "retries-exhausted".into() };
     twice().then(13, unreadable).breaks("S10");
@@ -297,11 +297,7 @@ fn s10_attempts() {
 #[test]
 fn s10_no_destination_is_hopeless_at_once() {
     let homeless = What::Refused { id: A.into(), why: Refusal::NoDestination };
-    held()
-        .then(10, homeless)
-        .of(1, 10, told(Outcome::Refused))
-        .then(11, moved(1, "no-destination"))
-        .passes();
+    held().then(10, homeless).of(1, 10, told(Outcome::Refused)).then(11, moved(1, "no-destination")).passes();
 }
 
 #[test]
@@ -360,6 +356,8 @@ fn l9_a_leap_of_the_clock_is_an_excuse_and_no_more() {
     // What was late by the new time only is not late.
     stored().then(3_600, What::ClockLeapt).then(3_610, audited(&[A])).passes();
     stored().then(3_600, What::ClockLeapt).then(3_621, audited(&[A])).breaks("L3");
+    // The same process may get it again.
+    ahead().fetched(3_601, 1, 2, 0).passes();
 }
 
 #[test]
@@ -388,6 +386,8 @@ fn a_death_explains_what_nobody_wrote_down() {
     // It stored and did not say so.
     let unsaid = || history().of_answers().attempted(0, A, due(10)).taken(10, 2, 2);
     assert_eq!(unsaid().then(11, delivered()).passes().recovered, 1);
+    let found = || history().of_answers().attempted(0, A, due(10)).then(5, audited(&[A]));
+    found().taken(10, 1, 1).then(11, delivered()).of(1, 12, removed(1, true)).then(13, audited(&[])).passes();
 }
 
 #[test]
@@ -395,4 +395,6 @@ fn the_living_have_no_such_excuse() {
     let told_twice = stored().of_answers().taken(10, 1, 1).then(10, delivered());
     told_twice.of(1, 11, told(Outcome::Delivered)).then(12, delivered()).breaks("S6");
     stored().of_answers().taken(10, 1, 1).of(1, 11, removed(1, true)).breaks("S7");
+    let both = sent().of_answers().of(1, 12, removed(1, true));
+    both.then(13, audited(&[A])).breaks("S1");
 }

@@ -2,14 +2,18 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Judge, later, record::Record};
+use super::{Judge, record::Record};
+use crate::later;
 
 impl Judge {
     /// Everything is where it should be (S1), and nothing is there for too long (L1, L3).
     pub fn audit(&mut self, at: Timestamp, holds: impl Fn(&str) -> bool) {
-        let (exactly_once, mut found) = (self.is_exactly_once(), Vec::new());
+        let (exactly_once, sees_effects) = (self.is_exactly_once(), self.sees_effects());
+        let mut found = Vec::new();
         for (id, record) in &mut self.messages {
             let held = holds(id);
+            // It was stored, and its sender died before he was told.
+            record.unsure |= !sees_effects && !record.acknowledged && !record.is_settled();
             if record.unsure && !held {
                 record.kept = None;
             } else if record.unsure && record.kept.is_none() {

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use super::{
-    Judge, later,
+    Judge,
     record::{Claim, Lease},
 };
-use crate::{Failure, Fetched, Settled};
+use crate::{Failure, Fetched, Settled, later};
 
 impl Judge {
     pub(super) fn fetched(
@@ -34,7 +34,6 @@ impl Judge {
             record.unsure = false;
         }
         record.expired |= maximum.is_some_and(|maximum| at.duration_since(*due) > maximum);
-        record.leapt.remove(&lease.process);
         let before = record.lease.replace(lease);
         match &record.kept {
             None => {
@@ -68,10 +67,12 @@ impl Judge {
     /// A lease ended without settling a message: in time or not.
     fn ran_out(&mut self, id: &str, lease: Lease, at: Timestamp) {
         self.counts.leases_ran_out += 1;
+        // A transaction that is lost undoes what it sent: that costs time and no duplicate.
+        let harmless = self.is_exactly_once();
         let Some(record) = self.messages.get_mut(id) else { return };
         record.excuses += 1;
         let excused = record.leapt.contains(&lease.process) || self.troubled.contains(&lease.process);
-        if !excused && self.claims.get(&lease.claim).is_some_and(|claim| !claim.buried) {
+        if !excused && !harmless && self.claims.get(&lease.claim).is_some_and(|claim| !claim.buried) {
             self.violated("S6", at, format!("{id} was held by a healthy process that did not renew"));
         }
     }
@@ -79,7 +80,7 @@ impl Judge {
     /// S7: what is removed is somewhere else by then.
     pub(super) fn removed(&mut self, claim: u64, messages: &[Settled], at: Timestamp) {
         for Settled { id, held } in messages {
-            if self.settles(claim, id, *held, at).is_none() {
+            if !self.settles(claim, id, *held, at) {
                 continue;
             }
             let Some(record) = self.messages.get_mut(id) else { continue };
@@ -91,10 +92,11 @@ impl Judge {
     }
 
     /// S9: a failure that is counted is the message's own.
-    pub(super) fn failed(&mut self, claim: u64, failures: &[Failure], at: Timestamp) {
+    pub(super) fn failed(&mut self, claim: u64, from: Timestamp, failures: &[Failure], at: Timestamp) {
         for Failure { id, retry_after, held } in failures {
-            let Some(lease) = self.settles(claim, id, *held, at) else { continue };
-            let from = if self.sees_effects() { at } else { lease.granted };
+            if !self.settles(claim, id, *held, at) {
+                continue;
+            }
             let attempt = self.rounded_up(later(from, *retry_after));
             let Some(record) = self.messages.get_mut(id) else { continue };
             if let Some(kept) = &mut record.kept {
@@ -111,16 +113,18 @@ impl Judge {
         }
     }
 
-    /// S5: what a claim does to a message has an effect as long as it holds it, and no longer. Answers with the
-    /// lease that it ended.
-    fn settles(&mut self, claim: u64, id: &str, answer: bool, at: Timestamp) -> Option<Lease> {
-        let record = self.messages.get_mut(id)?;
+    /// S5: what a claim does to a message has an effect as long as it holds it, and no longer. Answers whether it
+    /// had one.
+    fn settles(&mut self, claim: u64, id: &str, answer: bool, at: Timestamp) -> bool {
+        let Some(record) = self.messages.get_mut(id) else { return false };
         let holds = record.held(at).is_some_and(|lease| lease.claim == claim);
-        let ended = if holds && answer { record.lease.take() } else { record.lease };
+        if holds && answer {
+            record.lease = None;
+        }
         if holds != answer {
             self.violated("S5", at, format!("claim {claim} on {id}: held {holds}, answered {answer}"));
         }
-        ended.filter(|_| answer)
+        answer
     }
 
     pub(super) fn renewed(&mut self, claim: u64, until: Timestamp, at: Timestamp) {

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::{Judge, Record, later};
-use crate::{Cancellation, Rescheduling, Wanted};
+use super::{Judge, Record};
+use crate::{Cancellation, Rescheduling, Wanted, later};
 
 /// Where a message is, when somebody changes his mind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,10 +14,9 @@ impl Judge {
             own.flat_map(|(number, claim)| claim.ids.iter().map(|id| (*number, id.clone()))).collect();
         for (claim, id) in ids {
             let Some(record) = self.messages.get_mut(&id) else { continue };
-            let held = record.lease.is_some_and(|lease| lease.claim == claim);
-            // What it settled last may have been undone before it was permanent.
+            // What it did last it may not have written down.
             record.unsure |= !sees_effects;
-            if held && record.lease.is_some_and(|lease| lease.until.is_none()) {
+            if record.lease.is_some_and(|lease| lease.claim == claim && lease.until.is_none()) {
                 self.end_lease(claim, &id, at);
                 self.excuse(&id);
             }
@@ -41,7 +40,7 @@ impl Judge {
 
     /// L9: leases may be over early or last longer, and what was due may not be due any more.
     pub(super) fn clock_leapt(&mut self, at: Timestamp) {
-        self.queue.values_mut().for_each(|copy| copy.unsure |= copy.lease.is_some());
+        self.clock_leapt_over_queue(at);
         for record in self.messages.values_mut() {
             record.leapt.extend(record.lease.map(|lease| lease.process));
             let free = record.lease.and_then(|lease| lease.until).unwrap_or(at);

@@ -42,7 +42,7 @@ pub(super) struct Record {
     pub excuses: u32,
     /// Arrivals that senders were not told of.
     pub open: u32,
-    /// Processes that held it when the clock leapt: they cannot know whether they still do.
+    /// Processes that held it when the clock leapt: they cannot know whether they still do, and under which claim.
     pub leapt: BTreeSet<u32>,
     /// Its holder died and may have done more than it could write down.
     pub unsure: bool,

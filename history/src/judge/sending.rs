@@ -32,7 +32,7 @@ impl Judge {
             if cancelled && !leapt {
                 self.violated("S13", at, format!("process {process} sends {id}, which was cancelled"));
             }
-            if too_late {
+            if too_late && !leapt {
                 self.violated("L7", at, format!("process {process} sends {id}, which is too late"));
             }
         }
@@ -98,7 +98,8 @@ impl Judge {
     fn arrived(&mut self, id: &str, at: Timestamp) {
         let exactly_once = self.is_exactly_once();
         let Some(record) = self.messages.get_mut(id) else { return };
-        let excused = if exactly_once { 0 } else { record.excuses + record.open };
+        // What never gets into the store is not in its transactions either.
+        let excused = if exactly_once && !record.unstorable { 0 } else { record.excuses + record.open };
         let again = if record.unstorable { record.copies.saturating_sub(1) } else { 0 };
         let (times, permitted) = (record.arrivals(), 1 + record.restored + excused + again);
         record.open += 1;

@@ -1,7 +1,8 @@
-//! A process to be killed: eight producers and a delivery on one SQLite file.
+//! A process to be killed or paused: a delivery on one SQLite file, and perhaps producers.
 //!
-//! `dispatcher-child FILE RUN MODE` sends messages as fast as it can, each id once, and writes the id of every
-//! acknowledged one as a line. When its standard input ends it stops sending, delivers what is there and exits.
+//! `dispatcher-child FILE HISTORY PROCESS MODE ROLE` writes what happens to the file HISTORY and the id of every
+//! message that was acknowledged as a line. When its standard input ends it stops sending, delivers what is there
+//! and exits. As `held` it has no producers, and sends nothing before it reads something there.
 
 use std::{
     io::{self, Read, Write},
@@ -15,32 +16,46 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use async_trait::async_trait;
 use postdate::sqlite::Sqlite;
-use postdate::{Address, DelayedDelivery, Due, Message, MessageId, Queues, TransactionMode};
+use postdate::{
+    Address, DelayedDelivery, DispatchError, Dispatcher, Due, Enlistment, Message, MessageId,
+    OutgoingMessage, Queues, StoreError, TransactionMode,
+};
+use postdate_history::{RecordedBackend, RecordedDispatcher, Way, file::Recorder};
 use tokio::task::JoinSet;
-
-const PRODUCERS: u32 = 8;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [file, run, mode] = args.as_slice() else { anyhow::bail!("usage: dispatcher-child FILE RUN MODE") };
-    let delivery = Arc::new(deliver(Path::new(file), mode).await?);
-    let stopping = Arc::new(AtomicBool::new(false));
+    let [file, history, process, mode, role] = args.as_slice() else {
+        anyhow::bail!("usage: dispatcher-child FILE HISTORY PROCESS MODE ROLE")
+    };
+    let (producers, open) = match role.as_str() {
+        "busy" => (8, true),
+        "held" => (0, false),
+        other => anyhow::bail!("there is no role {other:?}"),
+    };
+    let (gate, stopping) = (Arc::new(AtomicBool::new(open)), Arc::new(AtomicBool::new(false)));
+    let recorder = Arc::new(Recorder::open(Path::new(history), Some(process.parse()?))?);
+    let delivery = Arc::new(deliver(Path::new(file), mode, &gate, recorder).await?);
     let flag = Arc::clone(&stopping);
     thread::spawn(move || {
-        let _ = io::stdin().read_to_end(&mut Vec::new());
+        let mut input = io::stdin();
+        let _ = input.read(&mut [0]);
+        gate.store(true, Relaxed);
+        let _ = input.read_to_end(&mut Vec::new());
         flag.store(true, Relaxed);
     });
-    let mut producers = JoinSet::new();
-    for producer in 0..PRODUCERS {
+    let mut tasks = JoinSet::new();
+    for producer in 0..producers {
         let (delivery, stopping) = (Arc::clone(&delivery), Arc::clone(&stopping));
-        producers.spawn(produce(delivery, format!("{run}-{producer}"), stopping));
+        tasks.spawn(produce(delivery, format!("{process}-{producer}"), stopping));
     }
-    while let Some(produced) = producers.join_next().await {
+    while let Some(produced) = tasks.join_next().await {
         produced??;
     }
-    while delivery.stats().await?.pending > 0 {
+    while !stopping.load(Relaxed) || delivery.stats().await?.pending > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let delivery = Arc::into_inner(delivery).context("no producer is left that could share it")?;
@@ -48,14 +63,26 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn deliver(file: &Path, mode: &str) -> Result<DelayedDelivery> {
+async fn deliver(
+    file: &Path,
+    mode: &str,
+    gate: &Arc<AtomicBool>,
+    recorder: Arc<Recorder>,
+) -> Result<DelayedDelivery> {
     let sqlite = Sqlite::open(file).await?;
     let queues = sqlite.queues();
     for queue in ["billing", "error"] {
         queues.create(&Address::new(queue)?).await?;
     }
     let mode = TransactionMode::ALL.into_iter().find(|known| known.to_string() == mode);
-    let builder = DelayedDelivery::builder("kill").store(sqlite).dispatcher(queues.dispatcher());
+    let dispatcher = |way| {
+        let inner = Gated { inner: queues.dispatcher(), gate: Arc::clone(gate) };
+        RecordedDispatcher::new(inner, way, Arc::clone(&recorder))
+    };
+    let builder = DelayedDelivery::builder("kill")
+        .store(RecordedBackend::new(sqlite, Arc::clone(&recorder)))
+        .dispatcher(dispatcher(Way::Destination))
+        .error_dispatcher(dispatcher(Way::ErrorQueue));
     Ok(builder.transaction_mode(mode.context("unknown mode")?).start().await?)
 }
 
@@ -75,4 +102,29 @@ async fn produce(delivery: Arc<DelayedDelivery>, name: String, stopping: Arc<Ato
         out.flush()?;
     }
     Ok(())
+}
+
+/// Queues that take nothing before the gate is open.
+#[derive(Debug)]
+struct Gated {
+    inner: Arc<dyn Dispatcher>,
+    gate: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Dispatcher for Gated {
+    async fn joins(&self, transaction: Enlistment<'_>) -> Result<bool, StoreError> {
+        self.inner.joins(transaction).await
+    }
+
+    async fn dispatch(
+        &self,
+        messages: &[OutgoingMessage],
+        within: Option<Enlistment<'_>>,
+    ) -> Vec<Result<(), DispatchError>> {
+        while !self.gate.load(Relaxed) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.inner.dispatch(messages, within).await
+    }
 }

@@ -13,8 +13,14 @@ use postdate::{
     Backoff, DelayedDelivery, DispatchError, DispatchErrorKind, Dispatcher, Due, Enlistment, Message,
     OutgoingMessage, Queues, Settings, StoreError,
 };
+use postdate_history::{
+    Archive, Event, Guarantee, RecordedBackend, RecordedDispatcher, Way, What, file::Recorder,
+};
 
-use crate::scene::{Diary, Scene, address, all_settled, eventually, ids};
+use crate::{
+    children::kept,
+    scene::{Diary, Scene, address, all_settled, eventually, ids, rules},
+};
 
 const EACH: u32 = 500;
 
@@ -24,11 +30,13 @@ async fn an_outage_consumes_no_retries_and_does_not_hold_up_other_destinations()
     let sqlite = scene.open_with(&["error", "down", "up"]).await;
     let down = Arc::new(AtomicBool::new(true));
     let (queues, diary) = (sqlite.queues(), Arc::new(Diary::default()));
+    let archive = Archive::begin(scene.folder().join("history"), rules(Guarantee::AtLeastOnce, 0)).unwrap();
+    let recorder = Arc::new(Recorder::open(&archive.file_of(1), Some(1)).unwrap());
     let dispatcher = Flaky { inner: queues.dispatcher(), down: Arc::clone(&down) };
     let delivery = DelayedDelivery::builder("orders")
-        .store(sqlite.clone())
-        .dispatcher(dispatcher)
-        .error_dispatcher(queues.dispatcher())
+        .store(RecordedBackend::new(sqlite.clone(), recorder.clone()))
+        .dispatcher(RecordedDispatcher::new(dispatcher, Way::Destination, recorder.clone()))
+        .error_dispatcher(RecordedDispatcher::new(queues.dispatcher(), Way::ErrorQueue, recorder.clone()))
         .settings(settings())
         .observer(diary.clone())
         .start()
@@ -48,6 +56,13 @@ async fn an_outage_consumes_no_retries_and_does_not_hold_up_other_destinations()
     assert_eq!(diary.delivered("down"), EACH);
     assert_eq!(diary.count("attempt failed") + diary.count("moved to error queue"), 0);
     delivery.stop().await;
+    recorder.record(What::Stopped);
+    archive.record(What::Audited { ids: Vec::new() });
+    let arrived = [scene.queued("down").await, scene.queued("up").await].concat();
+    let events = arrived.iter().map(|queued| Event::arrived(queued, Way::Destination)).collect();
+    let counts = archive.judge(events, &kept("outage")).unwrap().counts;
+    assert_eq!((counts.delivered, counts.duplicated, counts.moved), (2 * u64::from(EACH), 0, 0));
+
     let arrived = scene.queued("down").await;
     let bodies: Vec<_> = arrived.iter().map(|queued| queued.message.body.clone()).collect();
     assert_eq!(bodies, (0..EACH).map(|i| i.to_string()).collect::<Vec<_>>(), "in order, each once");

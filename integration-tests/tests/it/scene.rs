@@ -3,15 +3,17 @@
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Mutex,
     time::{Duration, Instant},
 };
 
+use jiff::SignedDuration;
 use postdate::{
     Address, DelayedDelivery, Event, MessageId, Observer, QueuedMessage, Queues, Reason, ReceiverExt,
     sqlite::Sqlite,
 };
+use postdate_history::{Guarantee, Knowledge, Rules};
 use tempfile::TempDir;
 
 /// Long enough for a busy machine; nothing is expected to take so long.
@@ -28,6 +30,10 @@ impl Scene {
 
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join("postdate.db")
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The file, opened as another process would.
@@ -55,6 +61,19 @@ impl Scene {
             after = last.position;
             all.extend(page);
         }
+    }
+}
+
+/// How what happens on the file is judged.
+pub(crate) fn rules(guarantee: Guarantee, retries: u32) -> Rules {
+    Rules {
+        guarantee,
+        knowledge: Knowledge::Answers,
+        retries,
+        shortest_retry: SignedDuration::ZERO,
+        resolution: SignedDuration::from_micros(1),
+        maximum_lateness: None,
+        converges_within: None,
     }
 }
 

@@ -12,6 +12,8 @@ use crate::{
 pub(super) struct Sent {
     pub group: Group,
     pub outcomes: Vec<Outcome>,
+    /// A probe has opened the gate.
+    pub reopened: bool,
 }
 
 /// Sends a group that its gate admits: all of it, or one message to find out whether its destination is back.
@@ -31,9 +33,14 @@ pub(super) async fn send(
         Admission::Nothing => [&[], &[]],
     };
     let mut outcomes = Vec::with_capacity(group.messages.len());
+    let mut reopened = false;
     for part in parts.into_iter().filter(|part| !part.is_empty()) {
         if !deadline.allows_sending() || outcomes.iter().any(engine::is_unavailable) {
             break;
+        }
+        if !outcomes.is_empty() {
+            // The probe got through, whatever becomes of the rest.
+            reopened = context.reached(&group.destination);
         }
         outcomes.extend(match &mut transaction {
             None => engine::each(context, &*context.dispatcher, part, deadline).await,
@@ -47,5 +54,5 @@ pub(super) async fn send(
         context.gates().undecided(&group.destination, engine::now());
     }
     outcomes.resize_with(group.messages.len(), || Outcome::NotTried);
-    Ok(Sent { group, outcomes })
+    Ok(Sent { group, outcomes, reopened })
 }

@@ -64,7 +64,8 @@ impl Judged {
 
     /// Judges what was sent, and opens or shuts the gate of its destination.
     pub(super) fn add(&mut self, context: &Context, sent: Sent, now: Timestamp) {
-        let Sent { group, outcomes } = sent;
+        let Sent { group, outcomes, reopened } = sent;
+        self.gate_changed |= reopened;
         let destination = group.destination.clone();
         let (mut reached, mut unavailable) = (false, None);
         let mut held: usize = 0;

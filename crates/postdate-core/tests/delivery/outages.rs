@@ -1,11 +1,18 @@
 //! Destinations that are not there for a while.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
-use postdate_core::{BreakerName, Cancellation, MessageId};
+use async_trait::async_trait;
+use postdate_core::{
+    BreakerName, Cancellation, DispatchError, Dispatcher, Due, Enlistment, Message, MessageId,
+    OutgoingMessage, Settings, StoreError, TransactionMode,
+};
 
 use crate::scenario::{Behaviour, Scenario, address};
 
@@ -132,4 +139,47 @@ async fn a_breaker_that_trips_raises_the_critical_error_once_per_episode() {
         scenario.pass(11.0).await;
         assert!(scenario.delivery.tripped_breakers().is_empty());
     }
+}
+
+/// A dispatcher that takes one message at a time and hangs over more.
+#[derive(Debug)]
+struct OneAtATime;
+
+#[async_trait]
+impl Dispatcher for OneAtATime {
+    async fn joins(&self, _: Enlistment<'_>) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
+    async fn dispatch(
+        &self,
+        messages: &[OutgoingMessage],
+        _: Option<Enlistment<'_>>,
+    ) -> Vec<Result<(), DispatchError>> {
+        if messages.len() > 1 {
+            std::future::pending::<()>().await;
+        }
+        vec![Ok(())]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_gets_through_counts_though_the_rest_breaks_its_transaction() {
+    let mut settings = Settings::default();
+    settings.send_time_limit = Duration::from_secs(8);
+    let scenario = Scenario::with(|builder| {
+        let builder = builder.dispatcher(OneAtATime).settings(settings);
+        builder.transaction_mode(TransactionMode::TransactionScope)
+    })
+    .await;
+    let message = |id: &str| {
+        let id = MessageId::new(id).unwrap();
+        Message::new("body").id(id).to(address("billing"), Due::NOW)
+    };
+    scenario.delivery.send_batch(&["a", "b", "c"].map(message)).await.unwrap();
+    for _ in 0..20 {
+        scenario.pass(5.0).await;
+        assert!(scenario.delivery.tripped_breakers().is_empty(), "every pause ends with a success");
+    }
+    assert!(scenario.log.count("BreakerTripped") == 0 && scenario.pending().await > 0);
 }

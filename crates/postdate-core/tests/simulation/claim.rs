@@ -8,12 +8,14 @@ use std::{
 use async_trait::async_trait;
 use postdate_core::{
     Cancellation, Claim, DueMessage, Enlistment, Failure, MessageId, Operation, StoreError, StoreErrorKind,
+    TransactionMode,
 };
 use postdate_history::What;
 
 use crate::{
     faults::{Injected, Planted},
     store::SharedClaim,
+    transaction::SimTransaction,
     wire::Wire,
     world::at_once,
 };
@@ -25,6 +27,8 @@ pub(crate) struct SimClaim {
     inner: SharedClaim,
     number: u64,
     expires: Option<Instant>,
+    /// What is done when it commits, if nothing is done before.
+    transaction: Option<SimTransaction>,
 }
 
 impl SimClaim {
@@ -32,12 +36,16 @@ impl SimClaim {
     pub(crate) fn new(wire: Wire, inner: Box<dyn Claim>, messages: &[DueMessage], began: Instant) -> Self {
         let number = wire.world.next_claim();
         let inner = SharedClaim::new(inner);
-        let expires = began.checked_add(wire.world.plan.lease);
+        let expires = ends(&wire, began);
+        let transaction = (wire.world.plan.mode() == TransactionMode::TransactionScope).then(|| {
+            wire.world.count(Injected::SharedTransaction);
+            SimTransaction::default()
+        });
         if wire.world.has(Planted::NoFence) {
             let holders = messages.iter().map(|due| (due.message.id.clone(), inner.clone()));
             wire.world.state().holders.extend(holders);
         }
-        Self { wire, inner, number, expires }
+        Self { wire, inner, number, expires, transaction }
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -55,7 +63,7 @@ impl SimClaim {
         self.wire.world.state().graveyard.push(claim);
     }
 
-    fn remove_now(&self, ids: &[MessageId]) -> Result<Vec<bool>, StoreError> {
+    fn remove_now(&mut self, ids: &[MessageId]) -> Result<Vec<bool>, StoreError> {
         if self.wire.world.has(Planted::RemoveThenSend) {
             return Ok(vec![true; ids.len()]);
         }
@@ -64,24 +72,34 @@ impl SimClaim {
             let remove = |claim: &mut dyn Claim, id: &MessageId| at_once(claim.remove(slice::from_ref(id)));
             self.without_fence(ids, &mut held, remove);
         }
-        self.tell(What::removed(self.number, ids, &held));
+        self.change(What::removed(self.number, ids, &held));
         self.count_stale(&held);
         Ok(held)
     }
 
-    fn count_failures_now(&self, failures: &[Failure]) -> Result<Vec<bool>, StoreError> {
+    fn count_failures_now(&mut self, failures: &[Failure]) -> Result<Vec<bool>, StoreError> {
         let mut counted = failures.to_vec();
         if self.wire.world.has(Planted::PoisonWithoutBackOff) {
             counted.iter_mut().for_each(|failure| failure.retry_after = Duration::ZERO);
         }
-        let count = |claim: &mut dyn Claim| at_once(claim.increment_failure_count(&counted));
+        let not = self.wire.world.has(Planted::FailureNotCounted);
+        let count = |claim: &mut dyn Claim| {
+            if not {
+                let ids: Vec<MessageId> = counted.iter().map(|failure| failure.id.clone()).collect();
+                return at_once(claim.release(&ids)).map(|()| vec![true; ids.len()]);
+            }
+            at_once(claim.increment_failure_count(&counted))
+        };
         let held = self.act(Operation::IncrementFailureCount, count)?;
-        self.tell(What::failed(self.number, failures, &held));
+        self.change(What::failed(self.number, self.wire.world.now(), failures, &held));
         self.count_stale(&held);
         Ok(held)
     }
 
     fn release_now(&self, ids: &[MessageId]) -> Result<(), StoreError> {
+        if self.wire.world.has(Planted::NothingGivenBack) {
+            return Ok(());
+        }
         self.act(Operation::Release, |claim| at_once(claim.release(ids)))?;
         self.tell(What::released(self.number, ids));
         Ok(())
@@ -90,6 +108,10 @@ impl SimClaim {
     fn renew_now(&self) -> Result<(), StoreError> {
         let renewed = self.act(Operation::Renew, |claim| at_once(claim.renew()));
         match &renewed {
+            Err(_) if self.wire.world.has(Planted::UnnoticedLoss) => {
+                self.tell(What::Renewed { claim: self.number, until: self.wire.world.lease_end() });
+                return Ok(());
+            }
             Ok(()) => {
                 self.tell(What::Renewed { claim: self.number, until: self.wire.world.lease_end() });
             }
@@ -98,10 +120,17 @@ impl SimClaim {
         renewed
     }
 
-    fn commit_now(&self) -> Result<(), StoreError> {
-        if let Some(claim) = self.inner.take() {
-            at_once(claim.commit())?;
+    fn commit_now(&mut self) -> Result<(), StoreError> {
+        let Some(claim) = self.inner.take() else { return Ok(()) };
+        if self.wire.world.has(Planted::NothingGivenBack) {
+            self.wire.world.state().graveyard.push(claim);
+            return Ok(());
         }
+        if let Err(error) = at_once(claim.commit()) {
+            self.roll_back();
+            return Err(error);
+        }
+        self.wire.world.take_effect(self.transaction.take().unwrap_or_default());
         self.tell(What::Committed { claim: self.number });
         Ok(())
     }
@@ -132,6 +161,21 @@ impl SimClaim {
         }
     }
 
+    /// Does it at once or when this commits. In a transaction what is not held fails the whole.
+    fn change(&mut self, what: What) {
+        match &mut self.transaction {
+            Some(transaction) => transaction.change(what),
+            None => self.tell(what),
+        }
+    }
+
+    fn roll_back(&mut self) {
+        if self.transaction.take().is_some() {
+            self.wire.world.count(Injected::RolledBack);
+        }
+        self.tell(What::Dropped { claim: self.number });
+    }
+
     fn tell(&self, what: What) {
         self.wire.world.record_of(&self.wire.life, what);
     }
@@ -147,12 +191,14 @@ impl SimClaim {
 impl Claim for SimClaim {
     async fn remove(&mut self, ids: &[MessageId]) -> Result<Vec<bool>, StoreError> {
         const OPERATION: Operation = Operation::Remove;
-        self.wire.call(OPERATION, || self.remove_now(ids)).await?.or_lost(OPERATION)
+        let wire = self.wire.clone();
+        wire.call(OPERATION, || self.remove_now(ids)).await?.or_lost(OPERATION)
     }
 
     async fn increment_failure_count(&mut self, failures: &[Failure]) -> Result<Vec<bool>, StoreError> {
         const OPERATION: Operation = Operation::IncrementFailureCount;
-        self.wire.call(OPERATION, || self.count_failures_now(failures)).await?.or_lost(OPERATION)
+        let wire = self.wire.clone();
+        wire.call(OPERATION, || self.count_failures_now(failures)).await?.or_lost(OPERATION)
     }
 
     async fn release(&mut self, ids: &[MessageId]) -> Result<(), StoreError> {
@@ -164,7 +210,7 @@ impl Claim for SimClaim {
         const OPERATION: Operation = Operation::Renew;
         let began = tokio::time::Instant::now().into_std();
         self.wire.call(OPERATION, || self.renew_now()).await?.or_lost(OPERATION)?;
-        self.expires = began.checked_add(self.wire.world.plan.lease);
+        self.expires = ends(&self.wire, began);
         Ok(())
     }
 
@@ -173,13 +219,19 @@ impl Claim for SimClaim {
     }
 
     fn enlist(&mut self) -> Option<Enlistment<'_>> {
-        None
+        self.transaction.as_mut().map(|transaction| Enlistment::new(transaction))
     }
 
-    async fn commit(self: Box<Self>) -> Result<(), StoreError> {
+    async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
         const OPERATION: Operation = Operation::Commit;
-        self.wire.call(OPERATION, || self.commit_now()).await?.or_lost(OPERATION)
+        let wire = self.wire.clone();
+        wire.call(OPERATION, || self.commit_now()).await?.or_lost(OPERATION)
     }
+}
+
+/// When a claim ends that a call took which began then.
+fn ends(wire: &Wire, began: Instant) -> Option<Instant> {
+    if wire.world.has(Planted::NoRenewal) { None } else { began.checked_add(wire.world.plan.lease) }
 }
 
 impl Drop for SimClaim {
@@ -189,6 +241,6 @@ impl Drop for SimClaim {
         }
         let Some(claim) = self.inner.take() else { return };
         drop(claim);
-        self.tell(What::Dropped { claim: self.number });
+        self.roll_back();
     }
 }

@@ -11,8 +11,9 @@ use tokio::time::sleep;
 
 use crate::{
     faults::{Injected, Planted},
-    life::Life,
+    life::{Life, Side, Spot},
     plan::{ARCHIVE, BILLING, NOWHERE, SEND_TIME_LIMIT},
+    transaction::SimTransaction,
     world::{Nature, World},
 };
 
@@ -24,7 +25,7 @@ pub(crate) struct SimDispatcher {
     role: Role,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     Destinations,
     ErrorQueue,
@@ -92,8 +93,8 @@ impl SimDispatcher {
         down
     }
 
-    /// What the destination does with one message.
-    fn act(&self, message: &OutgoingMessage) -> Sent {
+    /// What the destination does with one message, at once or when a transaction commits.
+    fn act(&self, message: &OutgoingMessage, within: Option<&mut SimTransaction>) -> Sent {
         if self.is_down(&message.destination) {
             let burns = self.world.has(Planted::OutageBurnsRetries) && self.role == Role::Destinations;
             let kind = if burns { DispatchErrorKind::Rejected } else { DispatchErrorKind::Unavailable };
@@ -102,7 +103,7 @@ impl SimDispatcher {
         if self.role == Role::ErrorQueue {
             self.world.count(Injected::MoveToErrorQueue);
             self.world.note(format_args!("{} moved to the error queue by {}", message.id, self.life));
-            self.world.record(What::moved(message));
+            self.take(message, within);
             return Ok(());
         }
         if message.destination.as_str() == NOWHERE {
@@ -116,8 +117,17 @@ impl SimDispatcher {
             return Err(DispatchError::new(DispatchErrorKind::Rejected, "it is refused"));
         }
         self.world.note(format_args!("{} SENT by {}", message.id, self.life));
-        self.world.record(What::delivered(message));
+        self.take(message, within);
         Ok(())
+    }
+
+    fn take(&self, message: &OutgoingMessage, within: Option<&mut SimTransaction>) {
+        let mut now = SimTransaction::default();
+        within
+            .filter(|_| !self.world.has(Planted::SendOutsideTransaction))
+            .unwrap_or(&mut now)
+            .send(message, self.way());
+        self.world.take_effect(now);
     }
 
     fn refuse(&self, message: &OutgoingMessage, why: Refusal) {
@@ -155,7 +165,7 @@ impl SimDispatcher {
         let behind = messages.to_vec();
         tokio::spawn(async move {
             sleep(Duration::from_millis(50)).await;
-            behind.iter().for_each(|message| drop(later.act(message)));
+            behind.iter().for_each(|message| drop(later.act(message, None)));
         });
         messages.iter().map(|_| Ok(())).collect()
     }
@@ -163,24 +173,26 @@ impl SimDispatcher {
 
 #[async_trait]
 impl Dispatcher for SimDispatcher {
-    async fn joins(&self, _: Enlistment<'_>) -> Result<bool, StoreError> {
-        Ok(false)
+    async fn joins(&self, mut transaction: Enlistment<'_>) -> Result<bool, StoreError> {
+        SimTransaction::of(&mut transaction);
+        Ok(true)
     }
 
-    async fn dispatch(&self, messages: &[OutgoingMessage], _: Option<Enlistment<'_>>) -> Vec<Sent> {
+    async fn dispatch(&self, messages: &[OutgoingMessage], mut within: Option<Enlistment<'_>>) -> Vec<Sent> {
         if self.role == Role::ErrorQueue && self.world.has(Planted::ErrorPathRemovesFirst) {
             return self.acknowledge_unwritten(messages);
         }
         let Some(first) = messages.first() else { return Vec::new() };
         let mut call = Underway { dispatcher: self, destination: first.destination.clone(), answered: false };
         self.world.record_of(&self.life, What::sending(messages, self.way()));
-        self.life.passes().await;
+        self.life.passes(Spot::Send(self.role, Side::Before)).await;
         let [there, back] = self.latencies(&call.destination);
         sleep(there).await;
+        self.life.reaches(Spot::Send(self.role, Side::During));
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
             self.panics_at(message, messages.len() == 1);
-            outcomes.push(self.act(message));
+            outcomes.push(self.act(message, within.as_mut().map(SimTransaction::of)));
             // A sender that goes away now leaves some sent and some not.
             let pause = self.world.state().rng.chance(100);
             if pause {
@@ -188,8 +200,9 @@ impl Dispatcher for SimDispatcher {
             }
         }
         sleep(back).await;
-        self.life.passes().await;
-        let outcomes = self.lose_some(outcomes);
+        self.life.passes(Spot::Send(self.role, Side::After)).await;
+        // What is in the transaction is not lost on any way.
+        let outcomes = if within.is_some() { outcomes } else { self.lose_some(outcomes) };
         call.answered = true;
         self.world.record_of(&self.life, What::told(messages, &outcomes));
         self.world.watch(|bounds, now| bounds.told(&self.life, &call.destination, &outcomes, now));

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::life::Spot;
+
 macro_rules! listed {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident,)+ }) => {
         $(#[$doc])*
@@ -34,6 +36,13 @@ listed! {
         MissingDestination,
         LostWakeUp,
         SkewedClock,
+        StoreClockAhead,
+        StoreClockBack,
+        ProcessClockLeap,
+        SharedTransaction,
+        RolledBack,
+        FailedStart,
+        Expired,
         Freeze,
         Crash,
         Drop,
@@ -65,7 +74,11 @@ listed! {
 
 /// How often each happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counters(BTreeMap<Injected, u64>);
+pub(crate) struct Counters {
+    injected: BTreeMap<Injected, u64>,
+    /// Where processes were killed.
+    strikes: BTreeMap<Spot, u64>,
+}
 
 impl Counters {
     pub(crate) fn count(&mut self, what: Injected) {
@@ -74,19 +87,34 @@ impl Counters {
 
     pub(crate) fn count_times(&mut self, what: Injected, times: u64) {
         if times > 0 {
-            *self.0.entry(what).or_default() += times;
+            *self.injected.entry(what).or_default() += times;
         }
     }
 
+    pub(crate) fn strike(&mut self, spot: Spot) {
+        *self.strikes.entry(spot).or_default() += 1;
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
-        for (what, times) in &other.0 {
-            *self.0.entry(*what).or_default() += times;
+        other.injected.iter().for_each(|(what, times)| self.count_times(*what, *times));
+        for (spot, times) in &other.strikes {
+            *self.strikes.entry(*spot).or_default() += times;
         }
     }
 
     /// What never happened.
     pub(crate) fn missing(&self) -> Vec<Injected> {
-        Injected::ALL.iter().copied().filter(|what| !self.0.contains_key(what)).collect()
+        Injected::ALL.iter().copied().filter(|what| !self.injected.contains_key(what)).collect()
+    }
+
+    /// Where no process was killed. Of what is rare one side of the call is enough.
+    pub(crate) fn spared(&self) -> Vec<Spot> {
+        let struck = |spot: &Spot| {
+            let same =
+                |other: &Spot| other == spot || spot.is_rare() && other.operation() == spot.operation();
+            self.strikes.keys().any(same)
+        };
+        Spot::all().into_iter().filter(|spot| !struck(spot)).collect()
     }
 }
 
@@ -125,6 +153,30 @@ pub(crate) enum Planted {
     LocksNotRenewed,
     /// What a message waited in the queue is measured by the clock of the process.
     DelayByTheClockOfTheProcess,
+    /// A dispatcher sends at once what belongs to the transaction of a claim.
+    SendOutsideTransaction,
+    /// Waits are computed from the clock of the process.
+    WaitByProcessClock,
+    /// A claim that is lost can be renewed, or so it says.
+    UnnoticedLoss,
+    /// A claim does not say when it ends, and is not renewed.
+    NoRenewal,
+    /// Neither releasing nor committing gives anything back.
+    NothingGivenBack,
+    /// Cancelling does not look at claims.
+    CancelHeld,
+    /// The same message a second time is a conflict.
+    NotIdempotent,
+    /// Headers are lost in the store.
+    HeadersLost,
+    /// A failed attempt is not counted.
+    FailureNotCounted,
+    /// The clock of the store never goes back.
+    ClockNeverGoesBack,
+    /// What is too late is sent all the same.
+    LatenessIgnored,
+    /// A message that is refused is tried once more than it should be.
+    OneRetryTooMany,
 }
 
 impl Planted {
@@ -138,8 +190,20 @@ impl Planted {
             Self::NextDueCountsClaimed => &["L5"],
             Self::Watermark => &["L1", "L3", "L5"],
             Self::OutageBurnsRetries | Self::StoreOutageIsRefusal | Self::PoisonTakesItsBatch => &["S9"],
-            Self::LocksNotRenewed => &["S6"],
+            Self::LocksNotRenewed => &["S6", "L11"],
             Self::NoFence => &["S4", "S5"],
+            Self::SendOutsideTransaction => &["S6", "S14"],
+            Self::WaitByProcessClock => &["L1", "L3", "L5"],
+            Self::UnnoticedLoss => &["S5"],
+            Self::NoRenewal => &["S6", "L11"],
+            Self::NothingGivenBack => &["S6", "L1", "L3", "L12"],
+            Self::CancelHeld => &["S13"],
+            Self::NotIdempotent => &["S8"],
+            Self::HeadersLost => &["S2"],
+            Self::FailureNotCounted => &["S3", "S5"],
+            Self::ClockNeverGoesBack => &["S3"],
+            Self::LatenessIgnored => &["L7"],
+            Self::OneRetryTooMany => &["S10"],
         }
     }
 }

@@ -9,10 +9,13 @@ use std::{
     time::Duration,
 };
 
+use postdate_core::Operation;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
 };
+
+use crate::destinations::Role;
 
 /// One process, from its start to its end.
 #[derive(Debug)]
@@ -28,9 +31,37 @@ pub(crate) struct Life {
     killed: AtomicBool,
     disturbed: AtomicBool,
     frozen_until: Mutex<Option<Instant>>,
-    /// After how many more passages of the gate something happens.
-    ambush: Mutex<Option<(u64, Ambush)>>,
+    ambush: Mutex<Option<(Trigger, Ambush)>>,
     sprung: Notify,
+    struck_at: Mutex<Option<Spot>>,
+}
+
+/// A point in the work of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Spot {
+    Call(Operation, Side),
+    Send(Role, Side),
+    Woken,
+    /// Anywhere: whatever it waits for.
+    Between,
+}
+
+/// A point of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    Before,
+    /// The request is on its way and has its effect; nobody waits for the answer.
+    During,
+    After,
+}
+
+/// When it happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trigger {
+    /// After so many more passages.
+    pub passages: u64,
+    /// Of this point; none for all.
+    pub spot: Option<Spot>,
 }
 
 /// What happens to a process in the midst of its work.
@@ -38,6 +69,48 @@ pub(crate) struct Life {
 pub(crate) enum Ambush {
     Kill,
     Freeze(Duration),
+}
+
+impl Spot {
+    /// Those at which something happens in every long search.
+    pub(crate) fn all() -> Vec<Self> {
+        let operations = [
+            Operation::FetchDue,
+            Operation::NextDue,
+            Operation::Remove,
+            Operation::IncrementFailureCount,
+            Operation::Release,
+            Operation::Renew,
+            Operation::Commit,
+            Operation::Query,
+            Operation::Store,
+            Operation::Cancel,
+            Operation::Reschedule,
+            Operation::Receive,
+            Operation::Settle,
+        ];
+        let roles = [Role::Destinations, Role::ErrorQueue];
+        let mut all = vec![Self::Woken, Self::Between];
+        for side in [Side::Before, Side::During, Side::After] {
+            all.extend(operations.map(|operation| Self::Call(operation, side)));
+            all.extend(roles.map(|role| Self::Send(role, side)));
+        }
+        all
+    }
+}
+
+impl Spot {
+    pub(crate) fn operation(self) -> Option<Operation> {
+        match self {
+            Self::Call(operation, _) => Some(operation),
+            Self::Send(..) | Self::Woken | Self::Between => None,
+        }
+    }
+
+    /// Renewals need a slow destination, and queries an error queue that was away.
+    pub(crate) fn is_rare(self) -> bool {
+        matches!(self.operation(), Some(Operation::Renew | Operation::Query))
+    }
 }
 
 impl Life {
@@ -53,23 +126,31 @@ impl Life {
             frozen_until: Mutex::default(),
             ambush: Mutex::default(),
             sprung: Notify::new(),
+            struck_at: Mutex::default(),
         }
     }
 
     /// The gate that everything a process does must pass: shut while it is frozen, and for ever once it is
     /// killed.
-    pub(crate) async fn passes(&self) {
-        match self.spring() {
-            Some(Ambush::Kill) => self.kill(),
-            Some(Ambush::Freeze(pause)) => self.freeze(Instant::now() + pause),
-            None => {}
-        }
+    pub(crate) async fn passes(&self, spot: Spot) {
+        self.reaches(spot);
         if self.is_killed() {
             std::future::pending::<()>().await;
         }
         while let Some(until) = self.frozen_until() {
             sleep_until(until).await;
         }
+    }
+
+    /// Comes to a point at which something may befall it, and goes on all the same: that cannot be stopped.
+    pub(crate) fn reaches(&self, spot: Spot) {
+        let Some(ambush) = self.spring(spot) else { return };
+        *self.struck_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(spot);
+        match ambush {
+            Ambush::Kill => self.kill(),
+            Ambush::Freeze(pause) => self.freeze(Instant::now() + pause),
+        }
+        self.sprung.notify_one();
     }
 
     pub(crate) fn kill(&self) {
@@ -84,23 +165,31 @@ impl Life {
         !self.disturbed.swap(true, Relaxed)
     }
 
-    fn spring(&self) -> Option<Ambush> {
+    fn spring(&self, at: Spot) -> Option<Ambush> {
         let mut ambush = self.ambush.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((passages @ 1.., _)) = &mut *ambush {
-            *passages -= 1;
+        let (trigger, _) = ambush.as_mut()?;
+        if trigger.spot.is_some_and(|spot| spot != at) {
             return None;
         }
-        let (_, sprung) = ambush.take()?;
-        self.sprung.notify_one();
-        Some(sprung)
+        if trigger.passages > 0 {
+            trigger.passages -= 1;
+            return None;
+        }
+        ambush.take().map(|(_, sprung)| sprung)
     }
 
-    /// Something is to happen soon. Answers whether it did, in the time given.
-    pub(crate) async fn lie_in_wait(&self, passages: u64, ambush: Ambush, patience: Duration) -> bool {
-        *self.ambush.lock().unwrap_or_else(PoisonError::into_inner) = Some((passages, ambush));
-        let sprung = tokio::time::timeout(patience, self.sprung.notified()).await.is_ok();
+    /// Something is to happen soon. Answers where it did, if it did in the time given.
+    pub(crate) async fn lie_in_wait(
+        &self,
+        trigger: Trigger,
+        ambush: Ambush,
+        patience: Duration,
+    ) -> Option<Spot> {
+        *self.ambush.lock().unwrap_or_else(PoisonError::into_inner) = Some((trigger, ambush));
+        let sprung = tokio::time::timeout(patience, self.sprung.notified()).await;
         *self.ambush.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        sprung
+        sprung.ok()?;
+        self.struck_at.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn freeze(&self, until: Instant) {

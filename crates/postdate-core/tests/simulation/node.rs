@@ -6,19 +6,22 @@ use std::{
     time::Duration,
 };
 
-use postdate_core::{Address, BreakerName, DelayedDelivery, Event, Observer, TransactionMode};
+use postdate_core::{Address, BreakerName, DelayedDelivery, Event, Observer, StartError};
 use postdate_history::What;
 use tokio::time::sleep;
 
 use crate::{
     destinations::{Role, SimDispatcher},
-    faults::Injected,
-    life::{Ambush, Life},
+    faults::{Injected, Planted},
+    life::{Ambush, Life, Spot, Trigger},
     plan::{Fate, HEALED},
     source::SimReceiver,
     store::SimBackend,
     world::{ENDPOINT, World},
 };
+
+/// Who cannot start tries again.
+const BETWEEN_STARTS: Duration = Duration::from_secs(1);
 
 /// A place where one life follows another.
 #[derive(Debug)]
@@ -67,8 +70,7 @@ impl Node {
             // One node is left to do the work.
             Fate::Death if self.index == 0 => return ControlFlow::Continue(()),
             Fate::Death => {
-                self.ambush(Ambush::Kill, Injected::Death).await;
-                self.crash();
+                self.kill(Injected::Death).await;
                 return ControlFlow::Break(());
             }
             Fate::Freeze => {
@@ -77,10 +79,7 @@ impl Node {
                 self.ambush(Ambush::Freeze(pause), Injected::Freeze).await;
                 return ControlFlow::Continue(());
             }
-            Fate::Crash => {
-                self.ambush(Ambush::Kill, Injected::Crash).await;
-                self.crash();
-            }
+            Fate::Crash => self.kill(Injected::Crash).await,
             Fate::Drop => {
                 self.ambush(Ambush::Freeze(Duration::from_millis(1)), Injected::Drop).await;
                 self.cut_off();
@@ -94,30 +93,66 @@ impl Node {
         ControlFlow::Continue(())
     }
 
-    /// Waits until the process is in the midst of something, and lets it happen then.
-    async fn ambush(&self, ambush: Ambush, what: Injected) {
-        let Some(Running { life, .. }) = self.running() else { return };
-        let passages = self.world.state().rng.within(0..12);
+    /// In the midst of something, or just so.
+    async fn kill(&self, what: Injected) {
+        let in_the_midst = self.world.state().rng.chance(800);
+        let spot = if in_the_midst { self.ambush(Ambush::Kill, what).await } else { None };
+        self.world.struck(spot.unwrap_or(Spot::Between));
+        self.crash();
+    }
+
+    /// Waits until the process is in the midst of something, and lets it happen then. Answers of what.
+    async fn ambush(&self, ambush: Ambush, what: Injected) -> Option<Spot> {
+        let Running { life, .. } = self.running()?;
+        let trigger = self.draw_trigger();
         let patience = HEALED.saturating_sub(self.world.elapsed()).min(Duration::from_secs(30));
-        if life.lie_in_wait(passages, ambush, patience).await {
-            self.world.count(what);
-            self.world.disturbed(&life);
+        let spot = life.lie_in_wait(trigger, ambush, patience).await?;
+        self.world.count(what);
+        self.world.disturbed(&life);
+        Some(spot)
+    }
+
+    fn draw_trigger(&self) -> Trigger {
+        let rng = &mut self.world.state().rng;
+        if rng.chance(400) {
+            return Trigger { passages: rng.within(0..20), spot: None };
         }
+        // What is rare is met as often as what is common.
+        Trigger { passages: rng.within(0..3), spot: Some(rng.pick(&Spot::all())) }
     }
 
     async fn start(&self) {
         let world = &self.world;
         let number = world.watch(|bounds, _| bounds.born());
         let life = Arc::new(Life::new(self.index, number));
+        let delivery = loop {
+            match self.try_to_start(&life).await {
+                Ok(delivery) => break Arc::new(delivery),
+                Err(StartError::Store(_)) => world.count(Injected::FailedStart),
+                Err(error) => panic!("it does not start: {error}"),
+            }
+            sleep(BETWEEN_STARTS).await;
+        };
+        world.note(format_args!("{life} starts"));
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running { life, delivery });
+    }
+
+    async fn try_to_start(&self, life: &Arc<Life>) -> Result<DelayedDelivery, StartError> {
+        let world = &self.world;
         let dispatcher = |role| SimDispatcher::new(world.clone(), life.clone(), role);
         let mut settings = world.plan.settings();
-        settings.drain_time = Duration::from_secs(30);
+        if world.has(Planted::OneRetryTooMany) {
+            settings.number_of_retries += 1;
+        }
+        if world.has(Planted::LatenessIgnored) {
+            settings.catch_up.maximum_lateness = None;
+        }
         let builder = DelayedDelivery::builder(ENDPOINT)
             .store(SimBackend::new(world.clone(), life.clone()))
             .dispatcher(dispatcher(Role::Destinations))
             .error_dispatcher(dispatcher(Role::ErrorQueue))
             .error_queue(Address::new("error").expect("a valid name"))
-            .transaction_mode(TransactionMode::ReceiveOnly)
+            .transaction_mode(world.plan.mode())
             .settings(settings)
             .observer(Arc::new(Listener { world: world.clone(), life: life.clone() }));
         let builder = if world.plan.pumps {
@@ -125,10 +160,7 @@ impl Node {
         } else {
             builder
         };
-        let started = builder.start().await;
-        let delivery = Arc::new(started.expect("delivery starts where the store can be opened"));
-        world.note(format_args!("{life} starts"));
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running { life, delivery });
+        builder.start().await
     }
 
     fn crash(&self) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::SignedDuration;
-use postdate_core::{Backoff, CatchUp, Settings};
+use postdate_core::{Backoff, CatchUp, Settings, TransactionMode};
 use postdate_history::{Guarantee, Knowledge, Rules};
 
 use crate::{faults::Planted, rng::Rng};
@@ -95,11 +95,22 @@ pub(crate) struct Plan {
     pub fates: Vec<Fate>,
     /// Of each node's clock against the store's, in seconds.
     pub skews: Vec<i64>,
+    /// When and by how many seconds the clock of the store leaps.
+    pub store_leaps: Vec<(Duration, i64)>,
+    /// When and by how many seconds the clocks of all processes leap.
+    pub process_leap: Option<(Duration, i64)>,
+    /// Sending and removing are one transaction.
+    pub one_transaction: bool,
+    pub maximum_lateness: Option<Duration>,
+    pub slow_after: Duration,
+    pub drain_time: Duration,
 }
 
 impl Plan {
     pub(crate) fn new(seed: u64, planted: Option<Planted>) -> Self {
         let rng = &mut Rng::new(seed ^ 0xC0FFEE);
+        // Of its own, so that a new option leaves the others of a seed as they were.
+        let extra = &mut Rng::new(seed ^ 0x0DD_BA11);
         let nodes = rng.pick(&[1, 1, 2, 3]);
         let skewed = rng.chance(300);
         let skew = |rng: &mut Rng| if skewed { rng.pick(&[-3_600, -60, 60, 3_600]) } else { 0 };
@@ -128,16 +139,31 @@ impl Plan {
             error_queue_outages: Outages::draw(rng, 300),
             fates: Fate::draw(rng),
             skews: (0..nodes).map(|_| skew(rng)).collect(),
+            store_leaps: Vec::new(),
+            process_leap: None,
+            one_transaction: extra.chance(200),
+            maximum_lateness: extra.pick(&[None, None, None, Some(5), Some(60)]).map(Duration::from_secs),
+            slow_after: Duration::from_millis(extra.pick(&[100, 1_000, 1_000, 5_000])),
+            drain_time: Duration::from_secs(extra.pick(&[2, 30, 30])),
         };
-        plan.pumps = rng.chance(400);
+        if extra.chance(100) {
+            plan.messages = extra.within(60..120);
+        }
+        let leap = |extra: &mut Rng| (extra.millis(1_000..150_000), extra.pick(&[-3_600, -20, 20, 3_600]));
+        if extra.chance(150) {
+            plan.store_leaps = (0..extra.within(1..3)).map(|_| leap(extra)).collect();
+        }
+        plan.process_leap = extra.chance(150).then(|| leap(extra));
+        plan.pumps = extra.chance(400);
         if plan.pumps {
-            plan.queue_outages = Outages::draw(rng, 250);
+            plan.queue_outages = Outages::draw(extra, 250);
         }
         match planted {
             Some(Planted::NoWakeAndNoCap) => {
                 plan.wakes = Wakes::Nobody;
                 plan.longest_wait = 60 * LONGEST_WAIT;
             }
+            Some(Planted::SendOutsideTransaction) => plan.one_transaction = true,
             Some(Planted::UncappedSleep) => plan.longest_wait = 60 * LONGEST_WAIT,
             _ => {}
         }
@@ -152,21 +178,31 @@ impl Plan {
         settings.concurrency = at_least_one(self.concurrency);
         settings.send_time_limit = SEND_TIME_LIMIT;
         settings.longest_wait = self.longest_wait;
+        settings.slow_after = self.slow_after;
+        settings.drain_time = self.drain_time;
         if let Some(rate) = self.catch_up.and_then(NonZeroU32::new) {
             settings.catch_up = CatchUp::default().rate(rate);
         }
+        settings.catch_up.maximum_lateness = self.maximum_lateness;
         settings
+    }
+
+    pub(crate) fn mode(&self) -> TransactionMode {
+        if self.one_transaction { TransactionMode::TransactionScope } else { TransactionMode::ReceiveOnly }
     }
 
     /// What the judge must know.
     pub(crate) fn rules(&self) -> Rules {
         Rules {
-            guarantee: Guarantee::AtLeastOnce,
+            guarantee: match self.mode() {
+                TransactionMode::TransactionScope => Guarantee::ExactlyOnce,
+                _ => Guarantee::AtLeastOnce,
+            },
             knowledge: Knowledge::Effects,
             retries: self.retries,
-            shortest_retry: SignedDuration::try_from(FIRST_RETRY).expect("half a second fits"),
+            shortest_retry: signed(FIRST_RETRY),
             resolution: SignedDuration::from_micros(1),
-            maximum_lateness: None,
+            maximum_lateness: self.maximum_lateness.map(signed),
             converges_within: Some(CONVERGENCE),
         }
     }
@@ -180,18 +216,33 @@ impl Plan {
     /// world makes no promise.
     pub(crate) fn patience(&self) -> Option<Duration> {
         let only_deaths = self.fates.iter().all(|fate| *fate == Fate::Death);
-        if !self.store_is_sound() || !self.queue_outages.is_empty() || !only_deaths || self.catch_up.is_some()
+        if !self.store_is_sound()
+            || !self.queue_outages.is_empty()
+            || !only_deaths
+            || self.catch_up.is_some()
+            || self.maximum_lateness.is_some()
         {
             return None;
         }
-        let for_wakes = if self.every_change_is_heard() { Duration::ZERO } else { LONGEST_WAIT };
+        // In one transaction the messages of a batch wait for each other.
+        if self.one_transaction && self.slow_archive + self.hanging_archive + self.hanging_error_queue > 0 {
+            return None;
+        }
+        // Nobody is woken by a clock that leaps.
+        let is_heard = self.every_change_is_heard() && self.store_leaps.is_empty();
+        let for_wakes = if is_heard { Duration::ZERO } else { LONGEST_WAIT };
         let for_leases = if self.fates.is_empty() { Duration::ZERO } else { self.lease };
-        // Slow calls add up where one small batch follows the other.
-        let at_hand = Duration::from_secs(match self.slow_calls {
+        // Slow calls add up where one small batch follows the other: for each thirty messages.
+        let slow = match self.slow_calls {
             0 => 3,
             1..=100 => 10,
             _ => 20,
-        });
+        };
+        let mut at_hand = Duration::from_secs(slow * self.messages.div_ceil(30));
+        if self.slow_archive + self.hanging_archive + self.hanging_error_queue > 0 {
+            // So long a slow destination keeps its place, and the error queue after it.
+            at_hand += 2 * self.slow_after;
+        }
         Some(at_hand + for_wakes + for_leases)
     }
 
@@ -233,6 +284,10 @@ impl Outages {
     pub(crate) fn cover(&self, at: Duration) -> bool {
         self.0.iter().any(|period| period.contains(&at))
     }
+}
+
+pub(crate) fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).expect("less than ages")
 }
 
 fn at_least_one(count: usize) -> NonZeroUsize {

@@ -95,3 +95,63 @@ fn locks_that_are_not_renewed_are_found() {
 fn a_delay_by_the_clock_of_the_process_is_found() {
     is_found(Planted::DelayByTheClockOfTheProcess, 60);
 }
+
+#[test]
+fn sending_outside_the_transaction_is_found() {
+    is_found(Planted::SendOutsideTransaction, 50);
+}
+
+#[test]
+fn a_wait_by_the_clock_of_a_process_is_found() {
+    is_found(Planted::WaitByProcessClock, 100);
+}
+
+#[test]
+fn a_loss_that_a_renewal_does_not_notice_is_found() {
+    is_found(Planted::UnnoticedLoss, 300);
+}
+
+#[test]
+fn a_claim_that_is_not_renewed_is_found() {
+    is_found(Planted::NoRenewal, 300);
+}
+
+#[test]
+fn a_claim_that_gives_nothing_back_is_found() {
+    is_found(Planted::NothingGivenBack, 100);
+}
+
+#[test]
+fn cancelling_what_is_held_is_found() {
+    is_found(Planted::CancelHeld, 100);
+}
+
+#[test]
+fn a_store_that_is_not_idempotent_is_found() {
+    is_found(Planted::NotIdempotent, 100);
+}
+
+#[test]
+fn the_loss_of_headers_is_found() {
+    is_found(Planted::HeadersLost, 3);
+}
+
+#[test]
+fn a_failure_that_is_not_counted_is_found() {
+    is_found(Planted::FailureNotCounted, 100);
+}
+
+#[test]
+fn a_clock_that_never_goes_back_is_found() {
+    is_found(Planted::ClockNeverGoesBack, 100);
+}
+
+#[test]
+fn sending_what_is_too_late_is_found() {
+    is_found(Planted::LatenessIgnored, 100);
+}
+
+#[test]
+fn one_retry_too_many_is_found() {
+    is_found(Planted::OneRetryTooMany, 100);
+}

@@ -12,7 +12,7 @@ use postdate_history::What;
 
 use crate::{
     faults::{Injected, Planted},
-    life::Life,
+    life::{Life, Spot},
     wire::{Answer, To, Wire, unreachable},
     world::{ENDPOINT, World, at_once},
 };
@@ -106,7 +106,7 @@ impl Receiver for SimReceiver {
                 break;
             }
         }
-        life.passes().await;
+        life.passes(Spot::Woken).await;
     }
 }
 
@@ -190,7 +190,7 @@ impl ReceiveClaim for SimLock {
         let received = self.inner.as_ref()?.received()?;
         let Wire { world, life, .. } = &self.wire;
         let skewed = world.has(Planted::DelayByTheClockOfTheProcess);
-        let skew = if skewed { world.plan.skews[life.node] } else { 0 };
+        let skew = if skewed { world.skew(life.node) } else { 0 };
         Some(received + SignedDuration::from_secs(skew))
     }
 }

@@ -7,19 +7,19 @@ use std::{
 };
 
 use async_trait::async_trait;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use postdate_core::{
     Address, Backend, Cancellation, Capabilities, Claim, ClaimKind, DelayedMessage, DelayedMessageStore, Due,
-    DueBatch, DueMessage, EndpointName, FetchDue, Filter, ListQuery, Listing, MessageId, MessageState,
-    NextDue, Operation, Rescheduling, ScheduledMessage, ScheduledMessages, ScheduledSummary, Stats,
-    StoreError, StoreErrorKind, TransactionMode,
+    DueBatch, DueMessage, EndpointName, FetchDue, Filter, Headers, ListQuery, Listing, MessageId,
+    MessageState, NextDue, Operation, Rescheduling, ScheduledMessage, ScheduledMessages, ScheduledSummary,
+    Stats, StoreError, StoreErrorKind, TransactionMode,
 };
 use postdate_history::What;
 
 use crate::{
     claim::SimClaim,
     faults::{Injected, Planted},
-    life::Life,
+    life::{Life, Spot},
     plan::Wakes,
     wire::{Answer, To, Wire, unreachable},
     world::{Nature, World, at_once},
@@ -60,8 +60,7 @@ impl SimBackend {
 #[async_trait]
 impl Backend for SimBackend {
     fn capabilities(&self) -> Capabilities {
-        const MODES: &[TransactionMode] = &[TransactionMode::ReceiveOnly];
-        Capabilities::new(MODES, ClaimKind::Lease(self.wire.world.plan.lease))
+        Capabilities::new(&TransactionMode::ALL, ClaimKind::Lease(self.wire.world.plan.lease))
     }
 
     async fn set_up(&self, endpoint: &EndpointName) -> Result<(), StoreError> {
@@ -84,6 +83,10 @@ impl SimStore {
     }
 
     fn store_now(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
+        if self.has(Planted::NotIdempotent) && self.knows(&messages[0].message.id) {
+            let known = "it is known already";
+            return Err(StoreError::new(StoreErrorKind::Conflict, Operation::Store, "simulation", known));
+        }
         let breaks = |message: &DelayedMessage| {
             self.wire.world.nature(&message.message.id) == Some(Nature::BreaksStore)
         };
@@ -111,6 +114,10 @@ impl SimStore {
         Ok(dues)
     }
 
+    fn knows(&self, id: &MessageId) -> bool {
+        at_once(self.inner.get(id)).is_ok_and(|found| found.is_some())
+    }
+
     fn fetch_now(&self, request: FetchDue<'_>, began: Instant) -> Result<Fetched, StoreError> {
         let Wire { world, life, .. } = &self.wire;
         let mut batch = at_once(self.inner.fetch_due(request))?;
@@ -119,6 +126,9 @@ impl SimStore {
         }
         if self.has(Planted::RemoveThenSend) {
             at_once(batch.claim.remove(&ids_of(&batch.messages)))?;
+        }
+        if self.has(Planted::HeadersLost) {
+            batch.messages.iter_mut().for_each(|due| due.message.headers = Headers::new().encode());
         }
         let claim = SimClaim::new(self.wire.clone(), batch.claim, &batch.messages, began);
         world.record_of(life, What::fetched(claim.number(), Some(world.lease_end()), &batch.messages));
@@ -154,6 +164,9 @@ impl SimStore {
             })?;
         }
         let Wire { world, life, .. } = &self.wire;
+        if self.has(Planted::WaitByProcessClock) {
+            next.now += SignedDuration::from_secs(world.skew(life.node));
+        }
         world.watch(|bounds, now| bounds.asked(life, except, next, now));
         Ok(next)
     }
@@ -235,7 +248,7 @@ impl DelayedMessageStore for SimStore {
             Wakes::Own => life.own_change.notified().await,
             Wakes::Nobody => std::future::pending().await,
         }
-        life.passes().await;
+        life.passes(Spot::Woken).await;
     }
 }
 
@@ -251,7 +264,11 @@ impl ScheduledMessages for SimStore {
 
     async fn cancel(&self, ids: &[MessageId]) -> Result<Vec<Cancellation>, StoreError> {
         let cancel = || {
-            let answers = at_once(self.inner.cancel(ids))?;
+            let mut answers = at_once(self.inner.cancel(ids))?;
+            if self.has(Planted::CancelHeld) {
+                let held = answers.iter_mut().filter(|answer| **answer == Cancellation::InFlight);
+                held.for_each(|answer| *answer = Cancellation::Cancelled);
+            }
             for (id, answer) in ids.iter().zip(&answers) {
                 self.wire.world.record(What::cancelled(id, *answer));
             }

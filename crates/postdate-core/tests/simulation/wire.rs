@@ -5,7 +5,12 @@ use std::{sync::Arc, time::Duration};
 use postdate_core::{Operation, StoreError, StoreErrorKind};
 use tokio::time::sleep;
 
-use crate::{bounds::is_of_clients, faults::Injected, life::Life, world::World};
+use crate::{
+    bounds::is_of_clients,
+    faults::Injected,
+    life::{Life, Side, Spot},
+    world::World,
+};
 
 /// The connection of one process to the store or the queue.
 #[derive(Clone, Debug)]
@@ -47,10 +52,11 @@ impl Wire {
         effect: impl FnOnce() -> Result<T, StoreError> + Send,
     ) -> Result<Answer<T>, StoreError> {
         let Self { world, life, to } = self;
-        life.passes().await;
+        life.passes(Spot::Call(operation, Side::Before)).await;
         world.watch(|bounds, now| bounds.called(life, *to, operation, self.is_cut(), now));
         let [there, back] = self.latencies();
         sleep(there).await;
+        life.reaches(Spot::Call(operation, Side::During));
         let failing = world.plan.failing_calls;
         let done = if self.is_cut() {
             world.count(match to {
@@ -64,7 +70,7 @@ impl Wire {
             world.by_the_clock_of(life, effect)
         };
         sleep(back).await;
-        life.passes().await;
+        life.passes(Spot::Call(operation, Side::After)).await;
         let answer = match done {
             Ok(done) if world.strikes(failing, Injected::AnswerLostAfterCommit) => Ok(Answer::Lost(done)),
             Ok(done) => Ok(Answer::Came(done)),

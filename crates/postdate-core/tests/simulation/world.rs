@@ -3,31 +3,30 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use futures::FutureExt as _;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use postdate_core::{
-    Backend as _, Claim, Clock, DelayedMessageStore, EndpointName, Memory, MessageId, Queues as _,
-    ReceiveClaim, TokioClock, TransactionMode,
+    Backend as _, Claim, DelayedMessageStore, EndpointName, Memory, MessageId, Queues as _, ReceiveClaim,
+    TransactionMode,
 };
 use postdate_history::{Event, Judge, What};
 use tokio::time::Instant;
 
 use crate::{
     bounds::{Bounds, Moment},
+    clock::StoreClock,
     faults::{Counters, Injected, Planted},
-    life::Life,
+    life::{Life, Spot},
     plan::{HEALED, Plan},
     rng::Rng,
     source::timeouts,
     store::SharedClaim,
     trace::Trace,
+    transaction::SimTransaction,
 };
 
 pub(crate) const ENDPOINT: &str = "orders";
@@ -85,25 +84,12 @@ pub(crate) enum Nature {
     BreaksStore,
 }
 
-/// The clock of the store. It can be shifted for the time of one call, to plant a mistake.
-#[derive(Clone, Debug)]
-struct StoreClock {
-    clock: TokioClock,
-    shift_seconds: Arc<AtomicI64>,
-}
-
-impl Clock for StoreClock {
-    fn now(&self) -> Timestamp {
-        self.clock.now() + SignedDuration::from_secs(self.shift_seconds.load(Relaxed))
-    }
-}
-
 impl World {
     /// `keep` keeps the trace as text, and the history.
     pub(crate) fn new(seed: u64, planted: Option<Planted>, keep: bool) -> Arc<Self> {
         let plan = Plan::new(seed, planted);
         let start = Timestamp::from_second(1_800_000_000).expect("a time in the year 2027");
-        let clock = StoreClock { clock: TokioClock::starting_at(start), shift_seconds: Arc::default() };
+        let clock = StoreClock::starting_at(start, planted == Some(Planted::ClockNeverGoesBack));
         let memory = Memory::builder().clock(clock.clone()).lease(plan.lease).build();
         at_once(memory.queues().create(&timeouts())).expect("a queue in memory can be created");
         let rules = plan.rules();
@@ -111,7 +97,7 @@ impl World {
             rng: Rng::new(seed),
             trace: Trace::new(keep),
             judge: Judge::new(rules.clone()),
-            bounds: Bounds::default(),
+            bounds: Bounds::new(plan.messages),
             counters: Counters::default(),
             history: keep.then(Vec::new),
             natures: BTreeMap::new(),
@@ -136,7 +122,7 @@ impl World {
 
     /// The time by the store's clock.
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock.clock.now()
+        self.clock.right()
     }
 
     /// When a lease ends that begins now.
@@ -169,6 +155,27 @@ impl World {
         state.trace.note(at, format_args!("! {what:?}"));
     }
 
+    /// A process was killed at this point of its work.
+    pub(crate) fn struck(&self, spot: Spot) {
+        let at = self.elapsed();
+        let mut state = self.state();
+        state.counters.strike(spot);
+        state.trace.note(at, format_args!("! killed at {spot:?}"));
+    }
+
+    /// The clock of the store leaps.
+    pub(crate) fn leap(&self, seconds: i64) {
+        self.count(if seconds > 0 { Injected::StoreClockAhead } else { Injected::StoreClockBack });
+        self.clock.leap(seconds);
+        self.record(What::ClockLeapt);
+    }
+
+    /// How far the clock of a node is from that of the store, in seconds.
+    pub(crate) fn skew(&self, node: usize) -> i64 {
+        let leapt = self.plan.process_leap.filter(|(when, _)| self.elapsed() >= *when);
+        self.plan.skews[node] + leapt.map_or(0, |(_, seconds)| seconds)
+    }
+
     /// Whether a fault of this chance strikes now.
     pub(crate) fn strikes(&self, permille: u64, what: Injected) -> bool {
         let strikes = permille > 0 && !self.healed() && self.state().rng.chance(permille);
@@ -195,6 +202,16 @@ impl World {
         state.judge.take(&event);
         if let Some(history) = &mut state.history {
             history.push(event);
+        }
+    }
+
+    /// A transaction has been committed.
+    pub(crate) fn take_effect(&self, transaction: SimTransaction) {
+        for effect in transaction.into_effects() {
+            if matches!(&effect, What::Moved { reason, .. } if reason == "expired") {
+                self.count(Injected::Expired);
+            }
+            self.record(effect);
         }
     }
 
@@ -245,6 +262,11 @@ impl World {
         self.state().handed_over.contains(id)
     }
 
+    /// Whether there is something in the queue.
+    pub(crate) fn has_queued(&self) -> bool {
+        self.state().judge.queued() > 0
+    }
+
     pub(crate) fn is_tainted(&self, id: &MessageId) -> bool {
         self.state().tainted.contains(id)
     }
@@ -254,10 +276,7 @@ impl World {
         if !self.has(Planted::ClientClock) {
             return call();
         }
-        self.clock.shift_seconds.store(self.plan.skews[life.node], Relaxed);
-        let answer = call();
-        self.clock.shift_seconds.store(0, Relaxed);
-        answer
+        self.clock.shifted(self.skew(life.node), call)
     }
 
     /// Another handle on the store beneath all faults.

@@ -6,17 +6,26 @@ use std::{
     future::pending,
     io::{BufRead, BufReader, Lines, Write, stdout},
     process::{self, ChildStdout, Command, ExitCode, Stdio},
+    sync::Arc,
 };
 
 use futures::future::join_all;
-use postdate_core::{DelayedMessageStoreExt, MessageId, OutgoingMessage, Queues, TransactionMode};
+use postdate_core::{
+    Backend, DelayedMessageStoreExt, Dispatcher, MessageId, OutgoingMessage, Queues, TransactionMode,
+};
+use postdate_history::{RecordedBackend, RecordedDispatcher, Way, file::Recorder};
 use postdate_sqlite::Sqlite;
 use tokio::runtime::Runtime;
 
-use crate::place::{BACKLOG, Place, limit, message, orders};
+use crate::{
+    place::{BACKLOG, Place, limit, message, orders},
+    run::Run,
+};
 
 const ROLE: &str = "POSTDATE_CRASH_ROLE";
 const FILE: &str = "POSTDATE_CRASH_FILE";
+const HISTORY: &str = "POSTDATE_CRASH_HISTORY";
+const PROCESS: &str = "POSTDATE_CRASH_PROCESS";
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
@@ -39,6 +48,13 @@ pub(crate) struct Child {
 impl Child {
     pub(crate) fn start(role: Role, place: &Place) -> Self {
         Self::spawn(Command::new(env::current_exe().unwrap()), role, place)
+    }
+
+    /// Of process `number` of a run, which writes its history.
+    pub(crate) fn start_in(run: &Run, number: u32, role: Role) -> Self {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.env(HISTORY, run.archive.file_of(number)).env(PROCESS, number.to_string());
+        Self::spawn(command, role, &run.place)
     }
 
     /// As a user who owns nothing.
@@ -91,30 +107,41 @@ pub(crate) fn play() -> Option<ExitCode> {
     let role = env::var(ROLE).ok()?;
     Runtime::new().unwrap().block_on(async {
         match Sqlite::open(env::var_os(FILE).unwrap()).await {
-            Ok(sqlite) => act(&role, &sqlite).await,
+            Ok(sqlite) => match env::var_os(HISTORY) {
+                Some(history) => {
+                    let process = env::var(PROCESS).unwrap().parse().unwrap();
+                    act_recorded(&role, &sqlite, Recorder::open(history.as_ref(), Some(process)).unwrap())
+                        .await;
+                }
+                None => hold(&sqlite).await,
+            },
             Err(error) => say(error),
         }
     });
     Some(ExitCode::SUCCESS)
 }
 
-async fn act(role: &str, sqlite: &Sqlite) {
+async fn act_recorded(role: &str, sqlite: &Sqlite, recorder: Recorder) {
+    let recorder = Arc::new(recorder);
+    let recorded = RecordedBackend::new(sqlite.clone(), recorder.clone());
+    let dispatcher = RecordedDispatcher::new(sqlite.queues().dispatcher(), Way::Destination, recorder);
     match role {
-        "Store" => store_for_ever(sqlite).await,
-        "DrainInOneTransaction" => drain(sqlite, TransactionMode::TransactionScope).await,
-        "Drain" => drain(sqlite, TransactionMode::ReceiveOnly).await,
-        "Hold" => {
-            let store = orders(sqlite, TransactionMode::ReceiveOnly).await;
-            let batch = store.fetch(limit(BACKLOG)).await.unwrap();
-            say(batch.messages.len());
-            pending().await
-        }
+        "Store" => store_for_ever(&recorded).await,
+        "DrainInOneTransaction" => drain(&recorded, &dispatcher, TransactionMode::TransactionScope).await,
+        "Drain" => drain(&recorded, &dispatcher, TransactionMode::ReceiveOnly).await,
         other => panic!("there is no role {other:?}"),
     }
 }
 
-async fn store_for_ever(sqlite: &Sqlite) {
+async fn hold(sqlite: &Sqlite) {
     let store = orders(sqlite, TransactionMode::ReceiveOnly).await;
+    let batch = store.fetch(limit(BACKLOG)).await.unwrap();
+    say(batch.messages.len());
+    pending().await
+}
+
+async fn store_for_ever(backend: &dyn Backend) {
+    let store = orders(backend, TransactionMode::ReceiveOnly).await;
     let tasks = (0..4).map(|_| async {
         loop {
             let message = message();
@@ -126,9 +153,8 @@ async fn store_for_ever(sqlite: &Sqlite) {
     join_all(tasks).await;
 }
 
-async fn drain(sqlite: &Sqlite, mode: TransactionMode) {
-    let store = orders(sqlite, mode).await;
-    let dispatcher = sqlite.queues().dispatcher();
+async fn drain(backend: &dyn Backend, dispatcher: &dyn Dispatcher, mode: TransactionMode) {
+    let store = orders(backend, mode).await;
     loop {
         let mut batch = store.fetch(limit(10)).await.unwrap();
         let sends: Vec<OutgoingMessage> = batch.messages.iter().map(|due| due.message.clone()).collect();

@@ -6,9 +6,9 @@
 
 mod child;
 mod place;
+mod run;
 
 use std::{
-    collections::HashSet,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -16,11 +16,13 @@ use std::{
 use futures::future::BoxFuture;
 use libtest_mimic::{Arguments, Trial};
 use postdate_core::DelayedMessageStoreExt;
+use postdate_history::Guarantee;
 use tokio::runtime::Runtime;
 
 use crate::{
     child::{Child, Role},
     place::{BACKLOG, Place, limit},
+    run::Run,
 };
 
 type Test = fn() -> BoxFuture<'static, ()>;
@@ -49,37 +51,34 @@ fn main() -> ExitCode {
 }
 
 async fn acknowledged_survives() {
-    let place = Place::new();
-    let mut acknowledged = HashSet::new();
+    let run = Run::new("acknowledged", Guarantee::AtLeastOnce).await;
     for round in 1..=5 {
-        acknowledged.extend(Child::start(Role::Store, &place).kill_after(100 * round));
-        let stored: HashSet<_> = place.stored().await.into_iter().collect();
-        let lost: Vec<_> = acknowledged.difference(&stored).collect();
-        assert!(lost.is_empty(), "{} of {} are lost", lost.len(), acknowledged.len());
+        let said = Child::start_in(&run, round, Role::Store).kill_after(100 * round as usize);
+        assert!(!said.is_empty());
+        run.died(round).await;
     }
+    let counts = run.judge().await;
+    assert!(counts.acknowledged >= 1_500 && counts.lost == 0, "{counts}");
 }
 
 async fn exactly_once() {
-    let place = Place::filled().await;
-    for round in 1..=5 {
-        Child::start(Role::DrainInOneTransaction, &place).kill_after(3 * round);
-        let (stored, sent) = (place.stored().await, place.sent().await);
-        assert!(!sent.is_empty() && !stored.is_empty(), "the child was killed too early or too late");
-        assert_eq!(stored.len() + sent.len(), BACKLOG, "lost, or both sent and kept");
-        let all: HashSet<_> = stored.into_iter().chain(sent).collect();
-        assert_eq!(all.len(), BACKLOG, "sent twice");
-    }
+    drain_over_kills("drained-exactly-once", Guarantee::ExactlyOnce, Role::DrainInOneTransaction).await;
 }
 
 async fn at_least_once() {
-    let place = Place::filled().await;
-    for round in 1..=3 {
-        Child::start(Role::Drain, &place).kill_after(3 * round);
-        let sent = place.sent().await;
-        assert!(!sent.is_empty(), "the child was killed too early");
-        let all: HashSet<_> = place.stored().await.into_iter().chain(sent).collect();
-        assert_eq!(all.len(), BACKLOG, "lost");
+    drain_over_kills("drained-at-least-once", Guarantee::AtLeastOnce, Role::Drain).await;
+}
+
+async fn drain_over_kills(name: &'static str, guarantee: Guarantee, role: Role) {
+    let run = Run::filled(name, guarantee).await;
+    for round in 1..=5 {
+        Child::start_in(&run, round, role).kill_after(3 * round as usize);
+        run.died(round).await;
+        let (stored, sent) = (run.place.stored().await, run.place.sent().await);
+        assert!(!sent.is_empty() && !stored.is_empty(), "the child was killed too early or too late");
     }
+    let counts = run.judge().await;
+    assert_eq!((counts.attempted, counts.lost), (BACKLOG as u64, 0), "{counts}");
 }
 
 async fn freed_at_once() {

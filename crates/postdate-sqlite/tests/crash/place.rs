@@ -9,7 +9,7 @@ use std::{
 
 use postdate_core::{
     Address, Backend, DelayedMessage, DelayedMessageStore, Due, EndpointName, Filter, ListQuery, Message,
-    Queues, TransactionMode,
+    QueuedMessage, Queues, TransactionMode,
 };
 use postdate_sqlite::Sqlite;
 
@@ -26,11 +26,19 @@ impl Place {
     /// With a backlog of due messages, and their queue.
     pub(crate) async fn filled() -> Self {
         let place = Self::new();
-        let sqlite = place.open().await;
-        sqlite.queues().create(&billing()).await.unwrap();
-        let batch: Vec<_> = (0..BACKLOG).map(|_| message()).collect();
-        orders(&sqlite, TransactionMode::None).await.store(&batch).await.unwrap();
+        place.create_queue().await;
+        place.fill(&place.open().await).await;
         place
+    }
+
+    pub(crate) async fn create_queue(&self) {
+        self.open().await.queues().create(&billing()).await.unwrap();
+    }
+
+    /// Fills it through a backend of this place.
+    pub(crate) async fn fill(&self, backend: &dyn Backend) {
+        let batch: Vec<_> = (0..BACKLOG).map(|_| message()).collect();
+        orders(backend, TransactionMode::None).await.store(&batch).await.unwrap();
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -51,7 +59,7 @@ impl Place {
         }
     }
 
-    async fn open(&self) -> Sqlite {
+    pub(crate) async fn open(&self) -> Sqlite {
         Sqlite::open(self.path()).await.unwrap()
     }
 
@@ -66,17 +74,16 @@ impl Place {
         listing.messages.into_iter().map(|message| message.id.to_string()).collect()
     }
 
-    /// The ids of what was sent.
-    pub(crate) async fn sent(&self) -> Vec<String> {
-        let queued = self.open().await.queues().browse(&billing(), 0, limit(1_000_000)).await.unwrap();
-        queued.into_iter().map(|message| message.message.id.to_string()).collect()
+    /// What was sent.
+    pub(crate) async fn sent(&self) -> Vec<QueuedMessage> {
+        self.open().await.queues().browse(&billing(), 0, limit(1_000_000)).await.unwrap()
     }
 }
 
-pub(crate) async fn orders(sqlite: &Sqlite, mode: TransactionMode) -> Arc<dyn DelayedMessageStore> {
+pub(crate) async fn orders(backend: &dyn Backend, mode: TransactionMode) -> Arc<dyn DelayedMessageStore> {
     let endpoint = EndpointName::new("orders").unwrap();
-    sqlite.set_up(&endpoint).await.unwrap();
-    sqlite.open(&endpoint, mode).await.unwrap()
+    backend.set_up(&endpoint).await.unwrap();
+    backend.open(&endpoint, mode).await.unwrap()
 }
 
 pub(crate) fn billing() -> Address {
