@@ -1,6 +1,7 @@
 //! What cargo and its companions check.
 
 use std::{
+    collections::BTreeSet,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Stdio},
@@ -8,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::steps::Outcome;
+use crate::{passed, steps::Outcome};
 
 pub(crate) fn format(root: &Path) -> Result<Outcome> {
     expect_success(cargo(root).args(["fmt", "--all", "--check"]), "run `cargo xtask fix`")
@@ -26,12 +27,16 @@ pub(crate) fn test(root: &Path) -> Result<Outcome> {
     let mut running = tests.stdout(Stdio::piped()).spawn().context("cargo does not start")?;
     let output = running.stdout.take().context("standard output was piped")?;
     let mut totals = Totals::default();
+    let mut names = BTreeSet::new();
     for line in BufReader::new(output).lines() {
         let line = line?;
         totals.add(&line);
+        names.extend(passed::name(&line).map(str::to_owned));
         writeln!(std::io::stdout(), "{line}")?;
     }
-    if !running.wait()?.success() {
+    let status = running.wait()?;
+    passed::write(root, &names)?;
+    if !status.success() {
         bail!("{totals}");
     }
     Ok(Outcome::Note(totals.to_string()))
@@ -80,7 +85,7 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
-fn expect_success(command: &mut Command, advice: &str) -> Result<Outcome> {
+pub(crate) fn expect_success(command: &mut Command, advice: &str) -> Result<Outcome> {
     let status = command.status().context("cargo does not start")?;
     if !status.success() {
         let arguments: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();

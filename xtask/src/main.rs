@@ -2,6 +2,10 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
 mod cargo;
+mod example;
+mod machines;
+mod passed;
+mod promises;
 mod readme;
 mod steps;
 mod tidy;
@@ -20,12 +24,18 @@ usage: cargo xtask COMMAND
   check          the quick part of it, changing nothing: formatting, lints, tidiness
   fix            formats, and applies what clippy can mend by itself
   tidy           only the checks that no other tool makes: crate edges, file sizes, forbidden calls, versions
-  bench [ARGS]   the benches; `cargo xtask bench -- --help` shows what they take";
+  promises       whether the tests named in PROMISES.md passed in the last `cargo xtask test`
+  bench [ARGS]   the benches; `cargo xtask bench -- --help` shows what they take
+
+The machines that `test` runs briefly, for longer; each takes one number:
+";
 
 const FORMAT: Step = Step { name: "format", run: cargo::format };
 const LINT: Step = Step { name: "lint", run: cargo::lint };
 const TIDY: Step = Step { name: "tidy", run: tidy::run };
 const TEST: Step = Step { name: "test", run: cargo::test };
+const PROMISES: Step = Step { name: "promises", run: promises::run };
+const EXAMPLE: Step = Step { name: "example", run: example::run };
 const DOCS: Step = Step { name: "docs", run: cargo::docs };
 const README: Step = Step { name: "readme", run: readme::run };
 const DENY: Step = Step { name: "deny", run: cargo::deny };
@@ -36,15 +46,19 @@ fn main() -> ExitCode {
     let rest: Vec<String> = args.collect();
     let root = root();
     let done = match command.as_str() {
-        "test" => steps::run(&root, &[FORMAT, LINT, TIDY, TEST, DOCS, README, DENY]),
+        "test" => steps::run(&root, &[FORMAT, LINT, TIDY, TEST, EXAMPLE, PROMISES, DOCS, README, DENY]),
         "check" => steps::run(&root, &[FORMAT, LINT, TIDY]),
         "tidy" => steps::run(&root, &[TIDY]),
+        "promises" => steps::run(&root, &[PROMISES]),
         "fix" => cargo::fix(&root),
         "bench" => cargo::bench(&root, &rest),
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
+        name => match machines::ALL.iter().find(|machine| machine.name == name) {
+            Some(machine) => machine.run(&root, &rest),
+            None => {
+                eprint!("{USAGE}{}", machines::help());
+                return ExitCode::from(2);
+            }
+        },
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

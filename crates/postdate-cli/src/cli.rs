@@ -1,5 +1,6 @@
 //! The arguments.
 
+pub(crate) mod header;
 mod parts;
 mod verbs;
 
@@ -9,8 +10,8 @@ use postdate::{EndpointName, MessageId};
 use crate::exit::Exit;
 pub(crate) use parts::{BodyArgs, Consent, ErrorQueue};
 pub(crate) use verbs::{
-    BenchArgs, ErrorsArgs, ErrorsVerb, ListArgs, QueueVerb, ReceiveArgs, RescheduleArgs, RetryArgs, RunArgs,
-    SendArgs,
+    BenchArgs, ConformanceArgs, ErrorsArgs, ErrorsVerb, ListArgs, QueueVerb, ReceiveArgs, RescheduleArgs,
+    RetryArgs, RunArgs, SendArgs,
 };
 
 /// Postdate a message and it is delivered when it falls due, whatever happens in between.
@@ -91,6 +92,8 @@ pub(crate) enum Verb {
     Setup,
     /// Check that the store is sound and can be used
     Verify,
+    /// Judge the store by the conformance suite, in scratch places beside it: its own messages are not touched
+    Conformance(ConformanceArgs),
     /// Measure how fast this machine does it, beside loops written by hand. Takes minutes and all processors
     Bench(BenchArgs),
     /// Print the completions for a shell

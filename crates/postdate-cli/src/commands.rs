@@ -3,6 +3,7 @@
 mod bench;
 mod cancel;
 mod completions;
+mod conformance;
 mod errors;
 mod list;
 mod queue;
@@ -37,6 +38,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Verb::Status(error_queue) => status::run(&error_queue.name, &options, output).await,
         Verb::Setup => setup::run(&options, output).await,
         Verb::Verify => verify::run(&options, output).await,
+        Verb::Conformance(args) => conformance::run(&args, &options, output).await,
         Verb::Bench(args) => bench::run(&args, output).await,
         Verb::Completions { shell } => completions::run(shell),
     }

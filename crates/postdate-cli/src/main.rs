@@ -3,6 +3,8 @@
 mod cli;
 mod commands;
 mod exit;
+#[cfg(test)]
+mod fuzz;
 mod output;
 mod presence;
 mod session;

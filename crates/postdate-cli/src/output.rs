@@ -1,5 +1,6 @@
 //! What a verb says: data on standard output, words on standard error.
 
+pub(crate) mod colour;
 pub(crate) mod escape;
 pub(crate) mod human;
 pub(crate) mod json;
@@ -11,6 +12,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
+use colour::Palette;
 use escape::escape;
 
 /// Something a verb found out or did, for machines (its fields) and for people.
@@ -114,6 +116,15 @@ impl Output {
                 // A closed standard error leaves nobody to tell.
                 let _ = json_line(&mut io::stderr().lock(), &told);
             }
+        }
+    }
+
+    /// The colours of what is printed.
+    pub(crate) fn palette(&self) -> Palette {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        match self.format {
+            Format::Human if io::stdout().is_terminal() && !unwanted => Palette::Coloured,
+            _ => Palette::Plain,
         }
     }
 

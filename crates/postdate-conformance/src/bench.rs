@@ -2,40 +2,45 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use postdate_core::{
     Address, Backend, Capabilities, ClaimKind, DelayedMessageStore, EndpointName, OutgoingMessage, Queues,
     Receiver, TransactionMode,
 };
 
-use crate::{Place, harness::Need, make, suite::Subject};
+use crate::{
+    Meddled, Meddling, Place, drive, harness::Need, make, meddling::Unmet, place::Places, suite::Subject,
+};
 
 /// Greater messages than this are not tried: a check is not to exhaust the machine.
 pub(crate) const GREATEST: usize = 64 << 20;
 
+#[derive(Clone)]
 pub(crate) struct Bench {
     subject: Subject,
-    place: Place,
+    places: Places,
+    place: Arc<Place>,
     capabilities: Option<Capabilities>,
 }
 
 impl Bench {
-    pub(crate) async fn new(subject: Subject) -> Result<Self> {
-        let place = Place::new()?;
+    /// A bench in a new place, one of those that are removed after the check.
+    pub(crate) async fn new(subject: Subject, places: Places) -> Result<Self> {
+        let place = places.another()?;
         let capabilities = match &subject.stores {
             Some(open) => Some(open(&place).await?.capabilities()),
             None => None,
         };
-        Ok(Self { subject, place, capabilities })
+        Ok(Self { subject, places, place, capabilities })
     }
 
     /// Another bench, in another place.
     pub(crate) async fn elsewhere(&self) -> Result<Self> {
-        Self::new(self.subject.clone()).await
+        Self::new(self.subject.clone(), self.places.clone()).await
     }
 
-    pub(crate) fn has(&self, need: Need) -> bool {
-        match need {
+    pub(crate) async fn has(&self, need: Need) -> Result<bool> {
+        Ok(match need {
             Need::Leases => self.lease_term().is_some(),
             Need::Durability => self.capabilities.is_none_or(|can| can.durable),
             Need::SharedTransactions => {
@@ -43,8 +48,9 @@ impl Bench {
                     && self.capabilities.is_some_and(|can| can.supports(TransactionMode::TransactionScope))
             }
             Need::SizeLimit => self.capabilities.is_some_and(|can| can.max_message_bytes < GREATEST),
+            Need::QueueSizeLimit => self.queues().await?.max_message_bytes() < GREATEST,
             Need::WakeUps => self.subject.wakes,
-        }
+        })
     }
 
     pub(crate) fn lease_term(&self) -> Option<Duration> {
@@ -66,24 +72,44 @@ impl Bench {
 
     /// A new handle, open for the usual endpoint in the usual mode.
     pub(crate) async fn store(&self) -> Result<Arc<dyn DelayedMessageStore>> {
-        self.store_for("conformance").await
+        self.store_in(self.usual_mode()?).await
     }
 
     pub(crate) async fn store_for(&self, endpoint: &str) -> Result<Arc<dyn DelayedMessageStore>> {
+        self.open(&EndpointName::new(endpoint)?, self.usual_mode()?).await
+    }
+
+    pub(crate) fn usual_mode(&self) -> Result<TransactionMode> {
         let modes = self.capabilities()?.modes;
         let usual = modes.iter().find(|mode| **mode == TransactionMode::ReceiveOnly).or(modes.first());
-        self.open(endpoint, *usual.context("the store supports no mode at all")?).await
+        usual.copied().context("the store supports no mode at all")
     }
 
     pub(crate) async fn store_in(&self, mode: TransactionMode) -> Result<Arc<dyn DelayedMessageStore>> {
-        self.open("conformance", mode).await
+        self.open(&make::endpoint(), mode).await
     }
 
-    async fn open(&self, endpoint: &str, mode: TransactionMode) -> Result<Arc<dyn DelayedMessageStore>> {
-        let endpoint = EndpointName::new(endpoint)?;
+    async fn open(
+        &self,
+        endpoint: &EndpointName,
+        mode: TransactionMode,
+    ) -> Result<Arc<dyn DelayedMessageStore>> {
         let backend = self.backend().await?;
-        backend.set_up(&endpoint).await?;
-        Ok(backend.open(&endpoint, mode).await?)
+        backend.set_up(endpoint).await?;
+        Ok(backend.open(endpoint, mode).await?)
+    }
+
+    /// Has done what the store itself cannot be asked for; where that cannot be, the check does not apply.
+    pub(crate) async fn meddle(&self, meddling: Meddling) -> Result<()> {
+        let what = meddling.to_string();
+        let meddled = match &self.subject.meddle {
+            Some(meddle) => meddle(&self.place, meddling).await.map_err(|error| anyhow!(error))?,
+            None => Meddled::Impossible("the suite was not told how to bring that about"),
+        };
+        match meddled {
+            Meddled::Done => Ok(()),
+            Meddled::Impossible(why) => Err(Unmet(format!("needs {what}: {why}")).into()),
+        }
     }
 
     /// A new handle on the queues of the place.
@@ -105,9 +131,7 @@ impl Bench {
         messages: &[OutgoingMessage],
     ) -> Result<(Arc<dyn Queues>, Arc<dyn Receiver>)> {
         let queues = self.queues_with(&make::billing()).await?;
-        for sent in queues.dispatcher().dispatch(messages, None).await {
-            sent?;
-        }
+        drive::send(&*queues, messages).await?;
         let receiver = queues.receiver(&make::billing()).await?;
         Ok((queues, receiver))
     }

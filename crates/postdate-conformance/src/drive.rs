@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use jiff::Timestamp;
 use postdate_core::{
-    Claim, DelayedMessageStore, DelayedMessageStoreExt as _, DueBatch, DueMessage, Failure, ListQuery,
-    MessageId, QueuedMessage, ReceivedBatch, Receiver, ScheduledSummary, Selection, StoreError,
-    StoreErrorKind,
+    Address, Claim, DelayedMessageStore, DelayedMessageStoreExt as _, DueBatch, DueMessage, Failure,
+    ListQuery, MessageId, OutgoingMessage, QueuedMessage, Queues, ReceivedBatch, Receiver, ScheduledSummary,
+    Selection, StoreError, StoreErrorKind,
 };
 
 use crate::{make::limit, patience::Patience};
@@ -34,6 +34,12 @@ pub(crate) async fn hold_one_with(store: &dyn DelayedMessageStore, patience: Pat
         }
         patience.a_moment().await?;
     }
+}
+
+/// Fetches and delivers the one message that comes first: it is free, and must come at once.
+pub(crate) async fn take_now(store: &dyn DelayedMessageStore) -> Result<DueMessage> {
+    let mut messages = deliver(store.fetch(limit(1)).await?).await?;
+    messages.pop().context("nothing was fetched though a message is due and free")
 }
 
 impl Held {
@@ -124,6 +130,20 @@ pub(crate) async fn list_all(
     }
 }
 
+/// Sends messages that all have to arrive.
+pub(crate) async fn send(queues: &dyn Queues, messages: &[OutgoingMessage]) -> Result<()> {
+    let outcomes = queues.dispatcher().dispatch(messages, None).await;
+    ensure!(outcomes.len() == messages.len(), "{} outcomes for {} messages", outcomes.len(), messages.len());
+    outcomes.into_iter().try_for_each(|sent| Ok(sent?))
+}
+
+/// How many messages are in a queue, those that are held included.
+pub(crate) async fn depth(queues: &dyn Queues, queue: &Address) -> Result<u64> {
+    let listed = queues.list().await?;
+    let found = listed.into_iter().find(|status| status.name == *queue);
+    found.map(|status| status.depth).with_context(|| format!("{queue:?} is not listed"))
+}
+
 /// Receives until there is a batch.
 pub(crate) async fn receive(receiver: &dyn Receiver, count: usize) -> Result<ReceivedBatch> {
     let patience = Patience::with("a message in the queue");
@@ -135,6 +155,49 @@ pub(crate) async fn receive(receiver: &dyn Receiver, count: usize) -> Result<Rec
             return Ok(batch);
         }
         patience.a_moment().await?;
+    }
+}
+
+/// Receives until so many messages are held by one claim.
+pub(crate) async fn hold_all(
+    receiver: &dyn Receiver,
+    count: usize,
+    patience: Patience,
+) -> Result<ReceivedBatch> {
+    loop {
+        let batch = receiver.try_receive(&Selection::Next(limit(count + 1))).await?;
+        ensure!(batch.messages.len() <= count, "received, but not there: {:?}", batch.messages);
+        if batch.messages.len() == count {
+            return Ok(batch);
+        }
+        drop(batch);
+        patience.a_moment().await?;
+    }
+}
+
+/// Receives and completes until the queue is empty. What comes may be nothing.
+pub(crate) async fn drain_queue(
+    queues: &dyn Queues,
+    queue: &Address,
+    patience: Patience,
+) -> Result<Vec<QueuedMessage>> {
+    let receiver = queues.receiver(queue).await?;
+    let mut all = Vec::new();
+    loop {
+        let ReceivedBatch { messages, mut claim } =
+            receiver.try_receive(&Selection::Next(limit(100))).await?;
+        let completed = claim.complete(&positions(&messages)).await?;
+        ensure!(
+            completed == vec![true; messages.len()],
+            "completing what is held was answered {completed:?}"
+        );
+        if !messages.is_empty() {
+            all.extend(messages);
+        } else if depth(queues, queue).await? == 0 {
+            return Ok(all);
+        } else {
+            patience.a_moment().await?;
+        }
     }
 }
 
@@ -167,6 +230,11 @@ pub(crate) async fn nothing_to_receive(receiver: &dyn Receiver) -> Result<()> {
     let batch = receiver.try_receive(&Selection::Next(limit(100))).await?;
     ensure!(batch.messages.is_empty(), "received, but not free: {:?}", batch.messages);
     Ok(())
+}
+
+/// The ids of messages, to compare with texts.
+pub(crate) fn names(messages: &[QueuedMessage]) -> Vec<&str> {
+    messages.iter().map(|queued| queued.message.id.as_str()).collect()
 }
 
 pub(crate) fn positions(messages: &[QueuedMessage]) -> Vec<u64> {

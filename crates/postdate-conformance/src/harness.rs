@@ -5,7 +5,15 @@ use std::{any::Any, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use tokio::{runtime, time};
 
-use crate::{bench::Bench, suite::Subject};
+use crate::{
+    bench::Bench,
+    histories,
+    judge::Stop,
+    meddling::Unmet,
+    patience,
+    place::{Place, Places},
+    suite::Subject,
+};
 
 /// What came of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +30,8 @@ pub enum Outcome {
 /// A sentence that is true of every backend that has what it needs.
 pub(crate) struct Check {
     pub(crate) name: &'static str,
+    /// The module that it stands in.
+    pub(crate) module: &'static str,
     pub(crate) needs: &'static [Need],
     pub(crate) run: fn(Arc<Bench>) -> BoxFuture<'static, anyhow::Result<()>>,
 }
@@ -37,6 +47,8 @@ pub(crate) enum Need {
     SharedTransactions,
     /// A limit on the size of messages that can be tried.
     SizeLimit,
+    /// The same for queues.
+    QueueSizeLimit,
     /// `changed` completes at changes.
     WakeUps,
 }
@@ -46,6 +58,7 @@ macro_rules! checks {
     ($($(#[doc = $doc:literal])* $(#[needs($need:ident)])* async fn $name:ident($bench:ident: &Bench) -> Result<()> $body:block)*) => {
         pub(crate) const CHECKS: &[$crate::harness::Check] = &[$($crate::harness::Check {
             name: stringify!($name),
+            module: module_path!(),
             needs: &[$($crate::harness::Need::$need),*],
             run: |bench| Box::pin(async move { $name(&bench).await }),
         }),*];
@@ -83,34 +96,77 @@ pub(crate) fn shown(value: &dyn std::fmt::Debug) -> String {
 /// How long a check may take, besides four lease terms: then it hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs a check in a runtime of its own.
-pub(crate) fn judge(subject: &Subject, check: &'static Check) -> Outcome {
+/// How long what a check has left running may take to end, where its places have to be removed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long it may take to remove a place.
+const REMOVAL: Duration = Duration::from_secs(30);
+
+/// Runs a check in a runtime of its own, and removes its places. `None` if it was stopped.
+pub(crate) fn judge(subject: &Subject, check: &'static Check, stop: &Stop) -> Option<Outcome> {
     // A clock of real time: stores with a server cannot follow a paused one.
     let runtime = match runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Outcome::Failed(format!("no runtime: {error}")),
+        Err(error) => return Some(Outcome::Failed(format!("no runtime: {error}"))),
     };
-    let outcome = runtime.block_on(run(subject.clone(), check));
+    let places = Places::default();
+    let outcome = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            outcome = run(subject.clone(), places.clone(), check) => Some(outcome),
+            () = stop.asked() => None,
+        }
+    });
     // A store that blocks a thread for ever must not block the suite.
-    runtime.shutdown_background();
-    outcome
+    runtime.shutdown_timeout(if subject.remove.is_some() { GRACE } else { Duration::ZERO });
+    match (remove(subject, &places), outcome) {
+        (Err(why), Some(Outcome::Passed)) => Some(Outcome::Failed(why)),
+        (Err(why), Some(Outcome::Failed(first))) => Some(Outcome::Failed(format!("{first}; {why}"))),
+        (_, outcome) => outcome,
+    }
 }
 
-async fn run(subject: Subject, check: &'static Check) -> Outcome {
-    let bench = match time::timeout(TIME_LIMIT, Bench::new(subject)).await {
+/// In a runtime that the check cannot have spoilt.
+fn remove(subject: &Subject, places: &Places) -> Result<(), String> {
+    let Some(remove) = &subject.remove else { return Ok(()) };
+    let told = |place: &Place, why: String| format!("its place {} could not be removed: {why}", place.name());
+    for place in places.all() {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| told(&place, error.to_string()))?;
+        match runtime.block_on(async { time::timeout(REMOVAL, remove(&place)).await }) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(told(&place, error.to_string())),
+            Err(_) => return Err(told(&place, format!("not done within {REMOVAL:?}"))),
+        }
+    }
+    Ok(())
+}
+
+async fn run(subject: Subject, places: Places, check: &'static Check) -> Outcome {
+    let patience = subject.patience;
+    let bench = match time::timeout(TIME_LIMIT, Bench::new(subject, places)).await {
         Ok(Ok(bench)) => Arc::new(bench),
         Ok(Err(error)) => return Outcome::Failed(format!("the first handle could not be opened: {error:#}")),
         Err(_) => return Outcome::Failed(format!("no handle could be opened within {TIME_LIMIT:?}")),
     };
-    if let Some(need) = check.needs.iter().find(|need| !bench.has(**need)) {
-        return Outcome::Ignored(format!("needs {need}"));
+    for need in check.needs {
+        match bench.has(*need).await {
+            Ok(true) => {}
+            Ok(false) => return Outcome::Ignored(format!("needs {need}")),
+            Err(error) => {
+                return Outcome::Failed(format!("it cannot be told whether there is {need}: {error:#}"));
+            }
+        }
     }
-    let limit = TIME_LIMIT + 4 * bench.lease_term().unwrap_or_default();
+    let limit = TIME_LIMIT + 4 * bench.lease_term().unwrap_or_default() + histories::more_time();
     // As a task, so that a panic of the store is a failure of this check, and of no other.
-    let task = tokio::spawn((check.run)(bench));
+    let task = tokio::spawn(patience::LIMIT.scope(patience, (check.run)(bench)));
     match time::timeout(limit, task).await {
         Ok(Ok(Ok(()))) => Outcome::Passed,
-        Ok(Ok(Err(error))) => Outcome::Failed(format!("{error:#}")),
+        Ok(Ok(Err(error))) => match error.downcast_ref::<Unmet>() {
+            Some(unmet) => Outcome::Ignored(unmet.to_string()),
+            None => Outcome::Failed(format!("{error:#}")),
+        },
         Ok(Err(join)) => Outcome::Failed(format!("panicked: {}", panic_text(join))),
         Err(_) => Outcome::Failed(format!("not done within {limit:?}: some call hangs")),
     }
@@ -132,6 +188,7 @@ impl std::fmt::Display for Need {
             Self::Durability => "durability",
             Self::SharedTransactions => "transactions shared by stores and queues",
             Self::SizeLimit => "a size limit below 64 MiB",
+            Self::QueueSizeLimit => "a size limit of queues below 64 MiB",
             Self::WakeUps => "wake-ups",
         })
     }

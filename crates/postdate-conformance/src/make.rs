@@ -4,7 +4,9 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use postdate_core::{Address, DelayedMessage, Due, Message, MessageId, OutgoingMessage};
+use postdate_core::{
+    Address, DelayedMessage, Due, EncodedHeaders, EndpointName, Message, MessageId, OutgoingMessage,
+};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
@@ -19,6 +21,11 @@ pub(crate) fn id(text: impl AsRef<str>) -> MessageId {
 
 pub(crate) fn address(text: impl AsRef<str>) -> Address {
     Address::new(text).expect("checks write addresses that are valid")
+}
+
+/// The usual endpoint.
+pub(crate) fn endpoint() -> EndpointName {
+    EndpointName::new("conformance").expect("the text is a valid name")
 }
 
 /// The usual destination.
@@ -56,6 +63,35 @@ pub(crate) fn many(count: usize) -> Vec<DelayedMessage> {
 /// Messages for the usual queue.
 pub(crate) fn sends(count: usize) -> Vec<OutgoingMessage> {
     many(count).into_iter().map(|delayed| delayed.message).collect()
+}
+
+/// Messages for the usual queue with headers and bodies that a careless backend changes or runs.
+pub(crate) fn hostile_sends() -> Vec<OutgoingMessage> {
+    let every_byte: Vec<u8> = (0..=u8::MAX).collect();
+    let headers: [&[u8]; 7] = [
+        b"",
+        br#"{ "a" : "2" }"#,
+        b"<headers/>",
+        b"\0\xff\xfe",
+        "{\"ä\":\"'\"}".as_bytes(),
+        br#"{"a":"1","A":"2","a":"3"}"#,
+        b"'); DROP TABLE queue_message; --",
+    ];
+    let bodies = [
+        vec![],
+        vec![0],
+        every_byte,
+        "ä€\u{1f4e6}\r\n'".into(),
+        vec![7; 1 << 20],
+        b"\xef\xbb\xbf \r\n ".to_vec(),
+        b"%s{0}$1?\\".to_vec(),
+    ];
+    let message = |(i, (headers, body)): (usize, (&[u8], Vec<u8>))| {
+        let mut message = with_body(format!("'m%{i}_ ä"), body).message;
+        message.headers = EncodedHeaders::from_bytes(headers.to_vec());
+        message
+    };
+    headers.into_iter().zip(bodies).enumerate().map(message).collect()
 }
 
 /// The ids of messages that are to be stored.

@@ -7,18 +7,26 @@ use postdate_core::{DelayedMessageStore, Receiver};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Polls for something until it is there, or until it is clear that it will not come.
+#[derive(Clone, Copy)]
 pub(crate) struct Patience {
     what: &'static str,
     begin: Instant,
     limit: Duration,
 }
 
-const LIMIT: Duration = Duration::from_secs(15);
+tokio::task_local! {
+    /// How long a check waits for what has to come.
+    pub(crate) static LIMIT: Duration;
+}
+
+/// The limit where nobody chose another one.
+pub(crate) const USUAL_LIMIT: Duration = Duration::from_secs(15);
+
 const STEP: Duration = Duration::from_millis(10);
 
 impl Patience {
     pub(crate) fn with(what: &'static str) -> Self {
-        Self { what, begin: Instant::now(), limit: LIMIT }
+        Self { what, begin: Instant::now(), limit: limit() }
     }
 
     /// The same, for what comes so much later.
@@ -35,9 +43,14 @@ impl Patience {
     }
 }
 
+/// The limit of this check. What a check has spawned waits for the usual one.
+pub(crate) fn limit() -> Duration {
+    LIMIT.try_with(|limit| *limit).unwrap_or(USUAL_LIMIT)
+}
+
 /// Waits until the store wakes those who wait for earlier due times.
 pub(crate) async fn woken_by(store: &dyn DelayedMessageStore) -> Result<()> {
-    timeout(LIMIT, store.changed()).await.context("changed() of the store did not complete")
+    timeout(limit(), store.changed()).await.context("changed() of the store did not complete")
 }
 
 /// Takes the wake-ups that are left from before.
@@ -49,5 +62,5 @@ pub(crate) async fn quiet(store: &dyn DelayedMessageStore) {
 
 /// Waits until the receiver wakes those who wait for messages.
 pub(crate) async fn woken_by_queue(receiver: &dyn Receiver) -> Result<()> {
-    timeout(LIMIT, receiver.changed()).await.context("changed() of the receiver did not complete")
+    timeout(limit(), receiver.changed()).await.context("changed() of the receiver did not complete")
 }

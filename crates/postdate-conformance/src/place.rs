@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     fmt, io,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use tempfile::TempDir;
@@ -50,6 +50,22 @@ impl Place {
                 value
             }
         }
+    }
+}
+
+/// All places that a check has used.
+#[derive(Clone, Default)]
+pub(crate) struct Places(Arc<Mutex<Vec<Arc<Place>>>>);
+
+impl Places {
+    pub(crate) fn another(&self) -> io::Result<Arc<Place>> {
+        let place = Arc::new(Place::new()?);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&place));
+        Ok(place)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Place>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -1,21 +1,23 @@
 //! A suite of checks for one backend.
 
-use std::{env, fmt, process::ExitCode, sync::Arc};
+use std::{env, error::Error, fmt, process::ExitCode, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use libtest_mimic::{Arguments, Completion, Trial};
+use libtest_mimic::{Arguments, Completion, Conclusion, Trial};
 use postdate_core::{Backend, Queues, StoreError};
 
 use crate::{
     Place, checks,
     harness::{self, Check, Outcome},
-    queue_checks,
+    judge::Stop,
+    meddling::{Meddle, Meddled, Meddling},
+    patience, queue_checks,
 };
 
 /// The checks for a backend: for its stores, for its queues, or for both in one place.
 ///
 /// ```no_run
-/// # use std::{process::ExitCode, sync::Arc};
+/// # use std::{process::ExitCode, sync::Arc, time::Duration};
 /// # use postdate_core::{Backend, Memory, Queues};
 /// # use postdate_conformance::Suite;
 /// fn main() -> ExitCode {
@@ -41,8 +43,15 @@ pub struct Suite {
 pub(crate) struct Subject {
     pub(crate) stores: Option<Open<dyn Backend>>,
     pub(crate) queues: Option<Open<dyn Queues>>,
+    pub(crate) remove: Option<Remove>,
     pub(crate) wakes: bool,
+    pub(crate) meddle: Option<Meddle>,
+    pub(crate) patience: Duration,
 }
+
+/// Removes what is in a place.
+pub(crate) type Remove =
+    Arc<dyn Fn(&Place) -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync + 'static>;
 
 /// Opens a handle on a place.
 pub(crate) type Open<T> =
@@ -58,7 +67,10 @@ pub fn absent(name: &str, why: &str) -> ExitCode {
 impl Suite {
     /// A suite without checks for the backend of this name.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), subject: Subject { stores: None, queues: None, wakes: true } }
+        let patience = patience::USUAL_LIMIT;
+        let subject =
+            Subject { stores: None, queues: None, remove: None, wakes: true, meddle: None, patience };
+        Self { name: name.into(), subject }
     }
 
     /// Adds the checks for a store; `open` opens a handle on a place.
@@ -84,6 +96,18 @@ impl Suite {
         self
     }
 
+    /// Says how to remove what was made in a place other than files in [`Place::dir`]: a schema, say. Called after
+    /// each check in a runtime of its own, whatever came of the check and whether or not there is something.
+    #[must_use]
+    pub fn removing<F, Removing>(mut self, remove: F) -> Self
+    where
+        F: Fn(&Place) -> Removing + Send + Sync + 'static,
+        Removing: Future<Output = Result<(), StoreError>> + Send + 'static,
+    {
+        self.subject.remove = Some(Arc::new(move |place| Box::pin(remove(place))));
+        self
+    }
+
     /// Says that `changed` never completes, because the backend cannot tell: what would wait for it is ignored.
     #[must_use]
     pub fn without_wake_ups(mut self) -> Self {
@@ -91,33 +115,65 @@ impl Suite {
         self
     }
 
+    /// Sets how long a check waits for what has to come. Default: 15 seconds.
+    #[must_use]
+    pub fn patience(mut self, limit: Duration) -> Self {
+        self.subject.patience = limit;
+        self
+    }
+
+    /// Adds what the seams cannot do: `meddle` does it on a place that a store has set up.
+    ///
+    /// ```
+    /// # use postdate_conformance::{Meddled, Meddling, Suite};
+    /// Suite::new("acme").meddling(|place, meddling| {
+    ///     let path = place.dir().join("acme.db");
+    ///     async move {
+    ///         Ok(match meddling {
+    ///             Meddling::UnreadableRow { endpoint, id } => {
+    ///                 // Overwrites a part of the row in the file at `path`.
+    /// #               let _ = (path, endpoint, id);
+    ///                 Meddled::Done
+    ///             }
+    ///             Meddling::NoRightToMakeTables => Meddled::Impossible("files have no rights on tables"),
+    ///             _ => Meddled::Impossible("not done yet"),
+    ///         })
+    ///     }
+    /// });
+    /// ```
+    #[must_use]
+    pub fn meddling<F, Doing>(mut self, meddle: F) -> Self
+    where
+        F: Fn(&Place, Meddling) -> Doing + Send + Sync + 'static,
+        Doing: Future<Output = Result<Meddled, Box<dyn Error + Send + Sync>>> + Send + 'static,
+    {
+        self.subject.meddle = Some(Arc::new(move |place, meddling| Box::pin(meddle(place, meddling))));
+        self
+    }
+
     /// Judges as the arguments of the process say, which are those of the standard test harness.
     pub fn run(self) -> ExitCode {
         let arguments = Arguments::from_args();
-        let trials = self.checks().map(|check| self.trial(check)).collect();
+        let trials = self.all().map(|check| self.trial(check)).collect();
         let conclusion = libtest_mimic::run(&arguments, trials);
-        let judged = conclusion.num_passed + conclusion.num_failed;
-        let whole = !arguments.list && arguments.filter.is_none() && arguments.skip.is_empty();
-        if whole && judged == 0 && is_required(&self.name) {
+        if is_required(&self.name) && judged_nothing(&arguments, &conclusion) {
             return nothing_judged(&self.name);
         }
         conclusion.exit_code()
     }
 
-    /// The names of the checks.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.checks().map(|check| check.name)
-    }
-
     /// Judges by one check. Must not be called within a runtime.
     pub fn check(&self, name: &str) -> Outcome {
-        match self.checks().find(|check| check.name == name) {
-            Some(check) => harness::judge(&self.subject, check),
-            None => Outcome::Failed(format!("there is no check called {name}")),
-        }
+        let judged =
+            self.all().find(|check| check.name == name).map(|check| self.judge_by(check, &Stop::new()));
+        judged.flatten().unwrap_or_else(|| Outcome::Failed(format!("there is no check called {name}")))
     }
 
-    fn checks(&self) -> impl Iterator<Item = &'static Check> + use<> {
+    pub(crate) fn judge_by(&self, check: &'static Check, stop: &Stop) -> Option<Outcome> {
+        harness::judge(&self.subject, check, stop)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Check> + use<> {
         let stores = self.subject.stores.is_some().then(checks::all);
         let queues = self.subject.queues.is_some().then(queue_checks::all);
         stores.into_iter().flatten().chain(queues.into_iter().flatten())
@@ -126,10 +182,11 @@ impl Suite {
     fn trial(&self, check: &'static Check) -> Trial {
         let subject = self.subject.clone();
         Trial::ignorable_test(format!("{}::{}", self.name, check.name), move || {
-            match harness::judge(&subject, check) {
-                Outcome::Passed => Ok(Completion::Completed),
-                Outcome::Ignored(missing) => Ok(Completion::ignored_with(missing)),
-                Outcome::Failed(why) => Err(why.into()),
+            match harness::judge(&subject, check, &Stop::new()) {
+                Some(Outcome::Passed) => Ok(Completion::Completed),
+                Some(Outcome::Ignored(missing)) => Ok(Completion::ignored_with(missing)),
+                Some(Outcome::Failed(why)) => Err(why.into()),
+                None => Err("it was stopped".into()),
             }
         })
     }
@@ -139,6 +196,14 @@ impl fmt::Debug for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Suite").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// Whether a run of everything came to nothing. A run of a part says nothing about the whole: cargo-nextest runs
+/// each check by itself.
+fn judged_nothing(arguments: &Arguments, conclusion: &Conclusion) -> bool {
+    let whole =
+        !arguments.list && !arguments.ignored && arguments.filter.is_none() && arguments.skip.is_empty();
+    whole && conclusion.num_passed + conclusion.num_failed == 0
 }
 
 fn is_required(name: &str) -> bool {
@@ -170,6 +235,28 @@ mod tests {
         let mut names = BTreeSet::new();
         for check in checks::all().chain(queue_checks::all()) {
             assert!(names.insert(check.name), "{} is there twice", check.name);
+        }
+    }
+
+    #[test]
+    fn a_run_of_everything_in_which_nothing_was_judged_is_noticed() {
+        let conclusion = |num_passed, num_failed| Conclusion {
+            num_filtered_out: 0,
+            num_passed,
+            num_failed,
+            num_ignored: 3,
+            num_measured: 0,
+        };
+        let whole = Arguments::default();
+        assert!(judged_nothing(&whole, &conclusion(0, 0)));
+        assert!(!judged_nothing(&whole, &conclusion(1, 0)) && !judged_nothing(&whole, &conclusion(0, 1)));
+        for part in [
+            Arguments { list: true, ..Arguments::default() },
+            Arguments { ignored: true, ..Arguments::default() },
+            Arguments { filter: Some("x".into()), exact: true, ..Arguments::default() },
+            Arguments { skip: vec!["x".into()], ..Arguments::default() },
+        ] {
+            assert!(!judged_nothing(&part, &conclusion(0, 0)), "{part:?}");
         }
     }
 

@@ -20,10 +20,12 @@ pub trait Dispatcher: fmt::Debug + Send + Sync + 'static {
     ///
     /// Contract:
     /// - `Ok` means that the destination holds the message as durably as it holds anything
-    /// - one message's failure does not keep the others from being sent
+    /// - one message's failure does not keep the others from being sent: a missing queue is
+    ///   [`NoDestination`](DispatchErrorKind::NoDestination), a message that is too large
+    ///   [`Rejected`](DispatchErrorKind::Rejected)
     /// - messages for one destination keep their order
     /// - within a transaction, what is sent appears if and only if that commits
-    /// - dropping the future may leave some sent and some not
+    /// - dropping the future may leave some sent and some not, none twice
     async fn dispatch(
         &self,
         messages: &[OutgoingMessage],

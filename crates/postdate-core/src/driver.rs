@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use async_trait::async_trait;
 use futures::future::BoxFuture;
 
 use crate::{Backend, Queues, StoreError};
@@ -15,6 +16,10 @@ pub struct Driver {
     pub schemes: &'static [&'static str],
     /// Connects.
     pub connect: for<'a> fn(&'a StoreUrl) -> BoxFuture<'a, Result<Connected, StoreError>>,
+    /// The scratch place of this name beside the store of a URL. Does nothing yet: what is wrong with either
+    /// shows when it is connected to. The name is new, of at most 36 lower-case letters and digits, the first of
+    /// them a letter: fit for a folder, a schema or a container.
+    pub scratch: fn(&StoreUrl, &str) -> Arc<dyn ScratchPlace>,
 }
 
 impl fmt::Debug for Driver {
@@ -30,6 +35,25 @@ pub struct Connected {
     pub backend: Arc<dyn Backend>,
     /// Queues in the same place, where there can be any.
     pub queues: Option<Arc<dyn Queues>>,
+}
+
+/// An empty place of one's own beside a store, for trials: the same disk, server and options, none of its
+/// messages. For a file that is a folder beside it, for a database a schema, for an account a container.
+#[async_trait]
+pub trait ScratchPlace: fmt::Debug + Send + Sync + 'static {
+    /// Makes the place if it is not there, and opens a handle on it, as another process would.
+    ///
+    /// Contract:
+    /// - nothing outside of the place is changed; the store that it is beside need not be there, and is not made
+    /// - all handles come to the same messages
+    async fn connect(&self) -> Result<Connected, StoreError>;
+
+    /// Removes the place with all that is in it, also what a call that was dropped half-way has made; nothing to
+    /// remove is no error.
+    ///
+    /// Handles may be open still, which do not have to work any more. Called in another runtime than
+    /// [`connect`](Self::connect): this needs a connection of its own.
+    async fn remove(&self) -> Result<(), StoreError>;
 }
 
 /// The URL of a store. It may contain secrets: `Display` and `Debug` show it without them.
@@ -76,6 +100,11 @@ impl StoreUrl {
         url::form_urlencoded::parse(query.as_bytes()).into_owned()
     }
 
+    /// What stands from here to the options, unless this is behind their beginning.
+    fn place_from(&self, at: usize) -> Option<&str> {
+        self.text.get(at..self.query.unwrap_or(self.text.len()))
+    }
+
     /// The whole URL with its secrets: never print this.
     pub fn secret(&self) -> &str {
         &self.text
@@ -83,16 +112,21 @@ impl StoreUrl {
 }
 
 impl fmt::Display for StoreUrl {
+    /// People write passwords as they are, with letters in them that begin a path or options by the rules. So
+    /// nothing before the last `@` of a URL with a host is shown, and nothing behind it either where it may
+    /// stand in the value of an option.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = self.place();
-        let authority_end =
-            place.strip_prefix("//").map_or(0, |rest| 2 + rest.find('/').unwrap_or(rest.len()));
-        match place[..authority_end].rfind('@') {
-            Some(at) => write!(f, "{}://***{}", self.scheme(), &place[at..])?,
+        let at = self.text.rfind('@').filter(|_| place.starts_with("//"));
+        match at.map(|at| self.place_from(at)) {
+            Some(None) => return write!(f, "{}://***", self.scheme()),
+            Some(Some(host)) => write!(f, "{}://***{host}", self.scheme())?,
             None => write!(f, "{}:{place}", self.scheme())?,
         }
         for (i, (key, _)) in self.options().enumerate() {
-            write!(f, "{}{key}=***", if i == 0 { '?' } else { '&' })?;
+            f.write_str(if i == 0 { "?" } else { "&" })?;
+            url::form_urlencoded::byte_serialize(key.as_bytes()).try_for_each(|part| f.write_str(part))?;
+            f.write_str("=***")?;
         }
         Ok(())
     }
@@ -128,6 +162,10 @@ mod tests {
         for (text, shown) in [
             ("postgres://me:s3cret@host:5432/db?password=s3cret", "postgres://***@host:5432/db?password=***"),
             ("postgres://me:s3c@ret@host", "postgres://***@host"),
+            ("postgres://me:s3c/ret@host/db", "postgres://***@host/db"),
+            ("postgres://me:s3c?r=et@host/db?x=1", "postgres://***"),
+            ("postgres://me@host/db?password=s3c@ret", "postgres://***"),
+            ("postgres://host/db?a%0a%1b=s3cret", "postgres://host/db?a%0A%1B=***"),
             ("azblob://account/container?sig=s3cret&x=1", "azblob://account/container?sig=***&x=***"),
             ("sqlite:/a/b@c.db", "sqlite:/a/b@c.db"),
         ] {

@@ -194,15 +194,15 @@ pub fn restore(copy: &OutgoingMessage) -> Result<FailedMessage, NotRestorable> {
     let (reason, error) = (need(header::REASON)?, need(header::EXCEPTION_MESSAGE)?);
     let attempts =
         need(header::ATTEMPTS)?.parse().map_err(|_| not(format!("{} is no number", header::ATTEMPTS)))?;
-    let time = |text: &str| from_wire(text).ok_or_else(|| not(format!("{text:?} is no time")));
+    let time = |text: &str, name| from_wire(text).ok_or_else(|| not(format!("{name} is no time")));
     let headers = bring_back(&headers, take(header::ORIGINAL_HEADERS)).map_err(not)?;
     Ok(FailedMessage {
         original: OutgoingMessage { id: copy.id.clone(), destination, headers, body: copy.body.clone() },
-        due: time(&due)?,
+        due: time(&due, header::DUE)?,
         attempts,
         reason,
         error,
-        time_of_failure: time(&failed_at)?,
+        time_of_failure: time(&failed_at, header::TIME_OF_FAILURE)?,
     })
 }
 
@@ -312,6 +312,38 @@ mod tests {
         let message = failed(Headers::new().encode(), b"");
         let error = restore(&message.message).unwrap_err().to_string();
         assert!(error.contains("order-7") && error.contains(header::DESTINATION), "{error}");
+    }
+
+    #[test]
+    fn the_type_of_the_exception_says_what_kind_of_failure_it_was() {
+        for (reason, expected) in [
+            (Reason::RetriesExhausted, "postdate.DispatchError"),
+            (Reason::NoDestination, "postdate.QueueNotFound"),
+            (Reason::Expired, "postdate.Expired"),
+        ] {
+            let fault = Fault {
+                reason,
+                attempts: 1,
+                error: String::new(),
+                trace: String::new(),
+                at: Timestamp::UNIX_EPOCH,
+            };
+            let (endpoint, queue) = (EndpointName::new("orders").unwrap(), Address::new("error").unwrap());
+            let copy = copy(&failed(Headers::new().encode(), b""), &fault, &endpoint, &queue);
+            assert_eq!(copy.headers.decode().unwrap().get(header::EXCEPTION_TYPE), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_damaged_fault_header_is_named_and_not_shown() {
+        for name in [header::DUE, header::TIME_OF_FAILURE, header::ATTEMPTS, header::ORIGINAL_HEADERS] {
+            let mut copy = move_to_error_queue(&failed(Headers::new().encode(), b""));
+            let mut headers = copy.headers.decode().unwrap();
+            headers.set(name, "the-secret-value");
+            copy.headers = headers.encode();
+            let error = restore(&copy).unwrap_err().to_string();
+            assert!(error.contains(name) && !error.contains("the-secret"), "{error}");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use clock::{Clock, SystemClock, TokioClock, round_up};
 pub use deferral::{DeferralFormat, DeferralHeaders, NotDeferred};
 pub use delivery::{Builder, DelayedDelivery, Pump, SendError, Sent, StartError, Stopped};
 pub use dispatch::{DispatchError, DispatchErrorKind, Dispatcher};
-pub use driver::{Connected, Driver, InvalidStoreUrl, StoreUrl};
+pub use driver::{Connected, Driver, InvalidStoreUrl, ScratchPlace, StoreUrl};
 pub use enlist::Enlistment;
 pub use error::{Operation, StoreError, StoreErrorKind};
 pub use event::{BreakerName, CriticalError, Event, Observer, Reason};

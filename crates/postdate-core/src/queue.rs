@@ -11,12 +11,20 @@ use crate::{Address, Dispatcher, MessageId, OutgoingMessage, StoreError};
 #[async_trait]
 pub trait Queues: fmt::Debug + Send + Sync + 'static {
     /// Creates a queue. `false` if it was there already.
+    ///
+    /// Contract:
+    /// - of several who create it at once, one is told `true`
+    /// - two names are the same queue only if they are the same to the letter
     async fn create(&self, queue: &Address) -> Result<bool, StoreError>;
 
-    /// All queues by name, with their depths.
+    /// All queues, in the order of their names, with their depths.
     async fn list(&self) -> Result<Vec<QueueStatus>, StoreError>;
 
     /// Removes all messages that no receiver holds and answers how many.
+    ///
+    /// Contract:
+    /// - what is sent meanwhile is counted if it was removed, and stays otherwise
+    /// - dropping the future may leave a part
     ///
     /// # Errors
     /// [`NoSuchQueue`](crate::StoreErrorKind::NoSuchQueue) among others.
@@ -24,6 +32,11 @@ pub trait Queues: fmt::Debug + Send + Sync + 'static {
 
     /// Looks at up to `limit` messages in order without taking them, beginning after a position (0 for the
     /// first).
+    ///
+    /// Contract:
+    /// - those that receivers hold are shown, too; no delivery is counted
+    /// - there need not be a message at the position, nor after it
+    /// - fewer than `limit` means that the queue ends there
     ///
     /// # Errors
     /// [`NoSuchQueue`](crate::StoreErrorKind::NoSuchQueue) among others.
@@ -37,7 +50,13 @@ pub trait Queues: fmt::Debug + Send + Sync + 'static {
     /// Sends to these queues.
     fn dispatcher(&self) -> Arc<dyn Dispatcher>;
 
-    /// Receives from one of them.
+    /// The greatest message that these queues take: headers and body together, in bytes. Greater ones are
+    /// [`Rejected`](crate::DispatchErrorKind::Rejected). Not less than what the stores of the same place take.
+    fn max_message_bytes(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Receives from one of them. The receiver and its claims outlive this handle.
     ///
     /// # Errors
     /// [`NoSuchQueue`](crate::StoreErrorKind::NoSuchQueue) among others.
@@ -50,13 +69,21 @@ pub trait Receiver: fmt::Debug + Send + Sync + 'static {
     /// Takes messages that nobody else holds; none, if there are none.
     ///
     /// Contract:
-    /// - in order of arrival; a message that was given back is first again
+    /// - in order of arrival; a message that was given back stands where it stood, whoever held it
     /// - no message is held by two valid claims
+    /// - fewer than were asked for may come, but none only if there are none
+    /// - an id that is named twice selects once; of several messages with one id it selects all
     /// - dropping the future takes nothing
     async fn try_receive(&self, selection: &Selection) -> Result<ReceivedBatch, StoreError>;
 
     /// Completes when there may be something to take that was not there at the last
-    /// [`try_receive`](Self::try_receive). A change in between is not missed; there may be no reason.
+    /// [`try_receive`](Self::try_receive), or that it left because it took as many as it was allowed to.
+    ///
+    /// Contract:
+    /// - a message that arrives, is given back or moved here, and a lease that ends are reasons, also between
+    ///   two calls; there may be no reason
+    /// - every receiver has the reason; of those who share one, all who wait
+    /// - dropping the future loses no reason
     async fn changed(&self);
 }
 
@@ -80,22 +107,34 @@ pub struct ReceivedBatch {
 
 /// The lock on received messages. Dropping it gives back what was not settled.
 ///
-/// Every method takes positions and answers for each, in order, `false` where the claim no longer held it.
+/// Contract:
+/// - every method answers for each position, in order: `false` where the claim did not hold it, or no longer; so
+///   for a position that is named twice `true` once
+/// - what was answered is no longer the claim's, and what was not is as it was
+/// - dropping the future of a call settles all that it names or nothing, and does not touch the rest
+/// - a claim whose process crashed is as good as dropped, at the latest when its lease is over
 #[async_trait]
 pub trait ReceiveClaim: fmt::Debug + Send {
-    /// Removes messages that were handled.
+    /// Removes messages that were handled. They do not come back, after a crash neither.
     async fn complete(&mut self, positions: &[u64]) -> Result<Vec<bool>, StoreError>;
 
     /// Gives messages back, to be received again at once.
     async fn abandon(&mut self, positions: &[u64]) -> Result<Vec<bool>, StoreError>;
 
-    /// Moves messages to another queue, in one transaction.
+    /// Moves messages to another queue or to the end of their own, in one transaction.
+    ///
+    /// Contract:
+    /// - id, headers and body are the same, byte for byte
+    /// - it is as if they had just been sent there: last, at new positions, never received
     ///
     /// # Errors
     /// [`NoSuchQueue`](crate::StoreErrorKind::NoSuchQueue) among others; then nothing was moved.
     async fn move_to(&mut self, positions: &[u64], queue: &Address) -> Result<Vec<bool>, StoreError>;
 
-    /// Holds on for another term.
+    /// Holds on for another term to what was not settled.
+    ///
+    /// # Errors
+    /// [`ClaimLost`](crate::StoreErrorKind::ClaimLost) if something of that was lost; then nothing was renewed.
     async fn renew(&mut self) -> Result<(), StoreError>;
 
     /// When this claim ends unless it is renewed, by the monotonic clock of this process, counted from before

@@ -27,6 +27,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// - doing it again changes nothing
     /// - eight processes may do it at once
     /// - a schema of a newer postdate is refused with [`TooNew`](crate::StoreErrorKind::TooNew) and left alone
+    /// - a schema of an older one is brought up, and no message is lost
+    /// - a user without the right to make tables is refused with
+    ///   [`Configuration`](crate::StoreErrorKind::Configuration) if there is something to make
     async fn set_up(&self, endpoint: &EndpointName) -> Result<(), StoreError>;
 
     /// Opens the store for an endpoint.
@@ -34,7 +37,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Contract:
     /// - a mode outside [`capabilities`](Self::capabilities) is refused with
     ///   [`Unsupported`](crate::StoreErrorKind::Unsupported)
-    /// - a store that was not set up is refused with [`NotSetUp`](crate::StoreErrorKind::NotSetUp)
+    /// - a store that was not set up is refused with [`NotSetUp`](crate::StoreErrorKind::NotSetUp), and one that a
+    ///   newer postdate has set up with [`TooNew`](crate::StoreErrorKind::TooNew)
+    /// - neither opening nor what is done afterwards needs the right to make tables
     /// - endpoints never see each other's messages
     async fn open(
         &self,
@@ -99,7 +104,8 @@ pub trait DelayedMessageStore: ScheduledMessages + fmt::Debug + Send + Sync + 's
     ///
     /// Contract:
     /// - all or none are stored; once it returned `Ok` they survive whatever the store promises to survive
-    /// - the same id with the same content again is `Ok` and changes nothing; relative due times are not compared
+    /// - the same id with the same content again is `Ok` and changes nothing, also after it failed or was
+    ///   rescheduled: due times are compared as they were asked for, and only where both were absolute
     /// - the same id with different content is [`Conflict`](crate::StoreErrorKind::Conflict)
     /// - relative due times are resolved by the store's clock, and all are rounded up to its resolution
     /// - a message over the size limit is [`TooLarge`](crate::StoreErrorKind::TooLarge), a due time beyond the
@@ -115,7 +121,8 @@ pub trait DelayedMessageStore: ScheduledMessages + fmt::Debug + Send + Sync + 's
     /// - no message is held by two claims that are valid at the same time
     /// - messages for the destinations in `except` are passed over
     /// - what was committed late with an earlier due time is found
-    /// - a row that cannot be read is quarantined alone and does not stop the rest
+    /// - a row that cannot be read is quarantined alone and does not stop the rest: it is not due again, it stays in
+    ///   listings with what is wrong with it, and it can be cancelled
     /// - at most `limit` messages, and fewer if the bodies are large; at least one if any is due and free
     async fn fetch_due(&self, request: FetchDue<'_>) -> Result<DueBatch, StoreError>;
 
@@ -141,6 +148,7 @@ pub trait DelayedMessageStore: ScheduledMessages + fmt::Debug + Send + Sync + 's
 /// Contract:
 /// - what a claim does after it was lost changes nothing and says so: `false`, or
 ///   [`ClaimLost`](crate::StoreErrorKind::ClaimLost)
+/// - a message that is named twice in a call is settled once: the second answer is `false`
 /// - effects are permanent at the latest when [`commit`](Self::commit) returns
 #[async_trait]
 pub trait Claim: fmt::Debug + Send {

@@ -75,6 +75,6 @@ impl Backend for Sqlite {
         let look = move |tx: &mut crate::writer::Tx<'_>| {
             tx.shared.dispatching.of(schema::endpoint(tx.connection, &name)?).dispatching()
         };
-        self.file.write(Operation::Query, Work::Fleeting, look).await
+        self.file.write(Operation::Query, Work::Plain, look).await
     }
 }

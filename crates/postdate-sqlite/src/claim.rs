@@ -23,8 +23,9 @@ const IS_THERE: &str = "SELECT 1 FROM message WHERE seq = ?1";
 
 const REMOVE: &str = "DELETE FROM message WHERE seq = ?1";
 
+/// A count that somebody else made great stays within what is read, or SQLite would make it a floating point number.
 const COUNT_FAILURE: &str = "
-    UPDATE message SET failures = failures + 1, attempt_at = ?2, last_error = ?3 WHERE seq = ?1";
+    UPDATE message SET failures = min(failures, 4294967294) + 1, attempt_at = ?2, last_error = ?3 WHERE seq = ?1";
 
 /// The claim. It cannot be lost while the process lives: the dispatch lock goes with the last user of the file.
 #[derive(Debug)]

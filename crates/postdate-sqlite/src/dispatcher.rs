@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// More than a delayed message may have: its copy in the error queue carries the story of its failure, too.
-const MAX_QUEUED_BYTES: usize = MAX_MESSAGE_BYTES + (256 << 10);
+pub(crate) const MAX_QUEUED_BYTES: usize = MAX_MESSAGE_BYTES + (256 << 10);
 
 const INSERT: &str =
     "INSERT INTO queue_message (queue, enqueued, id, headers, body) VALUES (?1, ?2, ?3, ?4, ?5)";

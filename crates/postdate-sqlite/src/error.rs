@@ -80,6 +80,10 @@ fn explain(error: &rusqlite::Error) -> (StoreErrorKind, Cow<'static, str>) {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             (Kind::Unavailable, "another process kept the file locked; try again".into())
         }
+        // None of these is the fault of what was asked for.
+        Some(ErrorCode::OutOfMemory | ErrorCode::FileLockingProtocolFailed) => {
+            (Kind::Unavailable, format!("{text}; try again").into())
+        }
         Some(ErrorCode::SystemIoFailure) => {
             (Kind::Unavailable, format!("{text}; look at the disk and try again").into())
         }
@@ -123,6 +127,8 @@ mod tests {
             (ffi::SQLITE_FULL, StoreErrorKind::Full, "free some space"),
             (ffi::SQLITE_IOERR_SHMSIZE, StoreErrorKind::Full, "free some space"),
             (ffi::SQLITE_BUSY, StoreErrorKind::Unavailable, "try again"),
+            (ffi::SQLITE_PROTOCOL, StoreErrorKind::Unavailable, "try again"),
+            (ffi::SQLITE_NOMEM, StoreErrorKind::Unavailable, "try again"),
             (ffi::SQLITE_IOERR_FSYNC, StoreErrorKind::Unavailable, "look at the disk"),
             (ffi::SQLITE_READONLY, StoreErrorKind::Configuration, "write access"),
             (ffi::SQLITE_CANTOPEN, StoreErrorKind::Configuration, "write access"),

@@ -26,7 +26,7 @@ use tokio::{sync::oneshot, task::spawn_blocking};
 pub(crate) use dispatching::Dispatching;
 pub(crate) use identity::FileIdentity;
 pub(crate) use in_flight::InFlight;
-pub(crate) use open::Synchronous;
+pub(crate) use open::locate;
 
 use crate::{
     Options,
@@ -34,6 +34,7 @@ use crate::{
     wake::Wakes,
     writer::{Tx, Work, Writer},
 };
+use open::Synchronous;
 use readers::{Reader, Readers};
 use watch::Watch;
 
@@ -77,7 +78,7 @@ impl File {
     }
 
     fn open_blocking(name: Arc<str>, path: &Path, options: Options) -> Result<Self> {
-        let path = open::locate(path)?;
+        let path = locate(path)?;
         let synchronous = Synchronous::from(options.durability);
         let connection = open::writer(&path, synchronous)?;
         let identity = FileIdentity::of(&path).map_err(|error| Fault::beside(&path, error))?;
@@ -88,7 +89,7 @@ impl File {
             wakes: Wakes::default(),
             looks: AtomicU64::new(0),
         });
-        let writer = Writer::start(connection, synchronous, Arc::clone(&shared)).map_err(|error| {
+        let writer = Writer::start(connection, Arc::clone(&shared)).map_err(|error| {
             Fault::new(StoreErrorKind::Unavailable, format!("cannot start the writer thread: {error}"))
         })?;
         let readers = Readers::new(path.clone(), synchronous);

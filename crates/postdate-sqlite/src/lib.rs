@@ -16,8 +16,7 @@
 //! ```
 //!
 //! **Durability.** What was acknowledged survives a power failure: every commit waits for the disk
-//! ([`Durability::PowerLoss`]). Taking the lock on a received message is the exception: a power failure may
-//! free it, otherwise it runs out. [`Durability::ProcessCrash`] is faster and survives a crash of the process only.
+//! ([`Durability::PowerLoss`]). [`Durability::ProcessCrash`] is faster and survives a crash of the process only.
 //!
 //! **Processes.** Any number may open the file, store, list, cancel, send and receive. The messages of an endpoint
 //! are dispatched by one *open file* at a time, the first that fetches: it holds a lock of the operating system on
@@ -58,6 +57,7 @@ mod receiver;
 mod record;
 mod scheduled;
 mod schema;
+mod scratch;
 mod store;
 mod time;
 mod transaction;

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use crate::{
     Options,
-    dispatcher::{QueueDispatcher, find_queue},
+    dispatcher::{MAX_QUEUED_BYTES, QueueDispatcher, find_queue},
     error::{Fault, Result},
     file::File,
     receiver::{QueueReceiver, believable_end, read_message},
@@ -114,6 +114,10 @@ impl postdate_core::Queues for Queues {
 
     fn dispatcher(&self) -> Arc<dyn Dispatcher> {
         Arc::new(QueueDispatcher::new(Arc::clone(&self.file)))
+    }
+
+    fn max_message_bytes(&self) -> usize {
+        MAX_QUEUED_BYTES
     }
 
     async fn receiver(&self, queue: &Address) -> Result<Arc<dyn Receiver>, StoreError> {

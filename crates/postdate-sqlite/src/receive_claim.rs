@@ -1,6 +1,10 @@
 //! The lock on received messages.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -45,14 +49,19 @@ pub(crate) struct Lock {
     file: Arc<File>,
     queue: i64,
     token: i64,
-    positions: Vec<u64>,
+    /// What is still to be answered. The writer thread strikes off what it has settled, also for a caller who went
+    /// away meanwhile.
+    held: Held,
     release: &'static str,
 }
 
+#[derive(Clone, Debug)]
+struct Held(Arc<Mutex<BTreeSet<u64>>>);
+
 impl Lock {
     /// A lock that was just taken. Unless it is [kept](Self::keep), its receiver went away before it heard of it.
-    pub(crate) fn new(file: Arc<File>, queue: i64, token: i64, positions: Vec<u64>) -> Self {
-        Self { file, queue, token, positions, release: UNDO }
+    pub(crate) fn new(file: Arc<File>, queue: i64, token: i64, positions: BTreeSet<u64>) -> Self {
+        Self { file, queue, token, held: Held(Arc::new(Mutex::new(positions))), release: UNDO }
     }
 
     fn keep(&mut self) {
@@ -62,16 +71,34 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if self.positions.is_empty() {
+        let positions = self.held.positions();
+        if positions.is_empty() {
             return;
         }
         let (queue, token, release) = (self.queue, self.token, self.release);
-        let positions = std::mem::take(&mut self.positions);
-        self.file.write_unasked(Work::Fleeting, move |tx| {
+        self.file.write_unasked(Work::Plain, move |tx| {
             each(tx.connection, release, &positions, token)?;
             tx.ring(Topic::Queue(queue), i64::MIN);
             Ok(())
         });
+    }
+}
+
+impl Held {
+    fn positions(&self) -> Vec<u64> {
+        self.lock().iter().copied().collect()
+    }
+
+    /// Whether the answer was true or false: a row without the token is not ours any more, and never will be.
+    fn strike_off(&self, answered: &[u64]) {
+        let mut held = self.lock();
+        for position in answered {
+            held.remove(position);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,15 +116,17 @@ impl QueueClaim {
         Self { lock, received, expires: began.checked_add(LOCK_TERM) }
     }
 
-    async fn settle<F>(&mut self, positions: &[u64], work: Work, act: F) -> Result<Vec<bool>, StoreError>
+    async fn settle<F>(&mut self, positions: &[u64], act: F) -> Result<Vec<bool>, StoreError>
     where
         F: FnOnce(&mut Tx<'_>, &[u64], i64) -> Result<Vec<bool>> + Send + 'static,
     {
-        let (token, own) = (self.lock.token, positions.to_vec());
-        let act = move |tx: &mut Tx<'_>| act(tx, &own, token);
-        let settled = self.lock.file.write(Operation::Settle, work, act).await?;
-        self.lock.positions.retain(|position| !positions.contains(position));
-        Ok(settled)
+        let (token, held, positions) = (self.lock.token, self.lock.held.clone(), positions.to_vec());
+        let act = move |tx: &mut Tx<'_>| {
+            let settled = act(tx, &positions, token)?;
+            tx.after_commit(move || held.strike_off(&positions));
+            Ok(settled)
+        };
+        self.lock.file.write(Operation::Settle, Work::Plain, act).await
     }
 }
 
@@ -106,7 +135,7 @@ impl ReceiveClaim for QueueClaim {
     async fn complete(&mut self, positions: &[u64]) -> Result<Vec<bool>, StoreError> {
         let complete =
             |tx: &mut Tx<'_>, positions: &[u64], token| each(tx.connection, COMPLETE, positions, token);
-        self.settle(positions, Work::Plain, complete).await
+        self.settle(positions, complete).await
     }
 
     async fn abandon(&mut self, positions: &[u64]) -> Result<Vec<bool>, StoreError> {
@@ -115,7 +144,7 @@ impl ReceiveClaim for QueueClaim {
             tx.ring(Topic::Queue(queue), i64::MIN);
             each(tx.connection, ABANDON, positions, token)
         };
-        self.settle(positions, Work::Fleeting, abandon).await
+        self.settle(positions, abandon).await
     }
 
     async fn move_to(&mut self, positions: &[u64], queue: &Address) -> Result<Vec<bool>, StoreError> {
@@ -133,12 +162,13 @@ impl ReceiveClaim for QueueClaim {
             });
             moved.collect()
         };
-        self.settle(positions, Work::Plain, move_to).await
+        self.settle(positions, move_to).await
     }
 
     async fn renew(&mut self) -> Result<(), StoreError> {
-        let (token, positions, began) = (self.lock.token, self.lock.positions.clone(), Instant::now());
+        let (token, held, began) = (self.lock.token, self.lock.held.clone(), Instant::now());
         let renew = move |tx: &mut Tx<'_>| {
+            let positions = held.positions();
             let mut is_held = tx.connection.prepare_cached(IS_HELD)?;
             for position in &positions {
                 if !is_held.exists([seq(*position), token])? {
@@ -151,7 +181,7 @@ impl ReceiveClaim for QueueClaim {
                 .iter()
                 .try_for_each(|position| Ok(renew.execute([seq(*position), token, end]).map(drop)?))
         };
-        self.lock.file.write(Operation::Renew, Work::Fleeting, renew).await?;
+        self.lock.file.write(Operation::Renew, Work::Plain, renew).await?;
         self.expires = began.checked_add(LOCK_TERM);
         Ok(())
     }

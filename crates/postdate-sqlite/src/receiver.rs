@@ -47,7 +47,7 @@ const LOAD: &str = "
     WHERE seq = ?1 AND (locked_until <= ?2 OR locked_until > ?3) AND locked_until <> ?4";
 
 const LOCK: &str = "
-    UPDATE queue_message SET locked_until = ?2, lock = ?3, deliveries = deliveries + 1 WHERE seq = ?1";
+    UPDATE queue_message SET locked_until = ?2, lock = ?3, deliveries = min(deliveries, 4294967294) + 1 WHERE seq = ?1";
 
 /// The time at which the first held message of a queue is free again.
 const NEXT_EXPIRY: &str = "
@@ -88,7 +88,7 @@ impl Receiver for QueueReceiver {
         let (file, began) = (Arc::clone(&self.file), Instant::now());
         let (lock, taken, next_expiry) = self
             .file
-            .write(Operation::Receive, Work::Fleeting, move |tx| {
+            .write(Operation::Receive, Work::Plain, move |tx| {
                 let now = floor_micros(tx.shared.clock.now());
                 let taken = take(tx, queue, &name, &selection, now)?;
                 let looks_in_vain = taken.messages.is_empty();

@@ -58,6 +58,11 @@ pub(crate) fn small_count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32>
     Ok(u32::try_from(count(row, column)?).unwrap_or(u32::MAX))
 }
 
+/// A text for people, as far as it is one: a listing does not fail for it.
+pub(crate) fn shown_text(value: ValueRef<'_>) -> Option<String> {
+    value.as_bytes().ok().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
 fn text(value: ValueRef<'_>) -> Content<&str> {
     value.as_str().map_err(|error| Unreadable(error.to_string()))
 }

@@ -17,10 +17,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use job::{Tx, Work};
 
-use crate::{
-    error::Result,
-    file::{Shared, Synchronous},
-};
+use crate::{error::Result, file::Shared};
 use group::Worker;
 use job::{Job, Task};
 
@@ -32,14 +29,10 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts the thread on its connection.
-    pub(crate) fn start(
-        connection: Connection,
-        synchronous: Synchronous,
-        shared: Arc<Shared>,
-    ) -> io::Result<Self> {
+    pub(crate) fn start(connection: Connection, shared: Arc<Shared>) -> io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
         // Made here and not in the thread: what others commit after this call is news to it.
-        let worker = Worker::new(connection, synchronous, shared);
+        let worker = Worker::new(connection, shared);
         thread::Builder::new().name("postdate-writer".to_owned()).spawn(move || worker.run(queue))?;
         Ok(Self { jobs })
     }

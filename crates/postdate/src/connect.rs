@@ -73,10 +73,20 @@ pub async fn connect(url: &str) -> Result<Connected, ConnectError> {
 /// As [`connect`].
 pub async fn connect_with(drivers: &[Driver], url: &str) -> Result<Connected, ConnectError> {
     let url = StoreUrl::parse(url)?;
-    match drivers.iter().find(|driver| driver.schemes.contains(&url.scheme())) {
-        Some(driver) => Ok((driver.connect)(&url).await?),
-        None => Err(nobody(drivers, url.scheme())),
-    }
+    Ok((find(drivers, &url)?.connect)(&url).await?)
+}
+
+/// The backend of this build that answers to a URL.
+///
+/// # Errors
+/// When there is none.
+pub fn driver(url: &StoreUrl) -> Result<&'static Driver, ConnectError> {
+    find(DRIVERS, url)
+}
+
+fn find<'a>(drivers: &'a [Driver], url: &StoreUrl) -> Result<&'a Driver, ConnectError> {
+    let found = drivers.iter().find(|driver| driver.schemes.contains(&url.scheme()));
+    found.ok_or_else(|| nobody(drivers, url.scheme()))
 }
 
 fn nobody(drivers: &[Driver], scheme: &str) -> ConnectError {

@@ -34,7 +34,7 @@
 mod connect;
 mod memory;
 
-pub use connect::{ConnectError, DRIVERS, connect, connect_with};
+pub use connect::{ConnectError, DRIVERS, connect, connect_with, driver};
 pub use postdate_core::*;
 
 /// Store and queues in an SQLite file.

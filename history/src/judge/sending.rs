@@ -98,7 +98,7 @@ impl Judge {
     fn arrived(&mut self, id: &str, at: Timestamp) {
         let exactly_once = self.is_exactly_once();
         let Some(record) = self.messages.get_mut(id) else { return };
-        // What never gets into the store is not in its transactions either.
+        // What could not be stored never was in a transaction of the store.
         let excused = if exactly_once && !record.unstorable { 0 } else { record.excuses + record.open };
         let again = if record.unstorable { record.copies.saturating_sub(1) } else { 0 };
         let (times, permitted) = (record.arrivals(), 1 + record.restored + excused + again);

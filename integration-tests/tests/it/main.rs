@@ -4,6 +4,7 @@
 
 mod children;
 mod exactly_once;
+mod fuzz;
 mod idle;
 mod missing_destination;
 mod outage;

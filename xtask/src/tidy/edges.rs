@@ -51,13 +51,17 @@ pub(crate) fn check(packages: &[Package]) -> Vec<String> {
 
 fn may_depend(from: &str, on: &str, kind: Kind) -> bool {
     match from {
-        "integration-tests" => on != "xtask",
+        "integration-tests" | "crash-tests" => on != "xtask",
+        // What happened is told in the core's own terms, and nobody but tests judges it.
+        "postdate-history" => on == "postdate-core",
+        "postdate-core" => on == "postdate-history" && kind == Kind::Dev,
         "postdate" => on == "postdate-core" || is_backend(on),
         "postdate-cli" => matches!(on, "postdate" | "postdate-conformance" | "postdate-bench"),
         "postdate-conformance" => on == "postdate-core",
         "postdate-bench" => on == "postdate-core" || is_backend(on),
         backend if is_backend(backend) => {
-            on == "postdate-core" || (on == "postdate-conformance" && kind == Kind::Dev)
+            on == "postdate-core"
+                || (matches!(on, "postdate-conformance" | "postdate-history") && kind == Kind::Dev)
         }
         _ => false,
     }
@@ -66,7 +70,7 @@ fn may_depend(from: &str, on: &str, kind: Kind) -> bool {
 /// A backend is whatever has no other part: a new one falls under the rule without being named here.
 fn is_backend(name: &str) -> bool {
     name.strip_prefix("postdate-")
-        .is_some_and(|part| !matches!(part, "core" | "cli" | "conformance" | "bench"))
+        .is_some_and(|part| !matches!(part, "core" | "cli" | "conformance" | "bench" | "history"))
 }
 
 fn package(value: &Value) -> Result<Package> {

@@ -10,7 +10,10 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use postdate::{Address, Filter, MessageId};
 
-use super::parts::{BodyArgs, Consent, DueArgs, ErrorQueue, Mode, Paging, parse_header};
+use super::{
+    header::parse_header,
+    parts::{BodyArgs, Consent, DueArgs, ErrorQueue, Mode, Paging},
+};
 use crate::output::time::{parse_delay, parse_time};
 
 #[derive(Args, Debug)]
@@ -183,6 +186,19 @@ pub(crate) struct RetryArgs {
     /// Of all, only what was for this queue
     #[arg(long, requires = "all")]
     pub(crate) queue: Option<Address>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConformanceArgs {
+    /// Only checks that have this in their name or in that of their group; may be given many times
+    #[arg(long = "filter", value_name = "TEXT")]
+    pub(crate) filters: Vec<String>,
+    /// Make so many checks at a time [default: one per processor, at most 4]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Only show the names of the checks
+    #[arg(long)]
+    pub(crate) list: bool,
 }
 
 #[derive(Args, Debug)]

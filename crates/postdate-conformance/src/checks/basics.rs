@@ -1,17 +1,15 @@
 //! What is stored comes back as it was, and survives (S1, S2, S8, S22).
 
 use anyhow::{Result, ensure};
-use futures::FutureExt as _;
 use postdate_core::{
-    DelayedMessage, DelayedMessageStore, DelayedMessageStoreExt as _, Due, EncodedHeaders, Filter, ListQuery,
-    MessageState,
+    DelayedMessage, DelayedMessageStore, DelayedMessageStoreExt as _, Due, EncodedHeaders, MessageState,
 };
 
 use crate::{
     bench::Bench,
-    drive::{drain, hold_one, list_all, nothing_is_free},
+    drive::{drain, hold_one, nothing_is_free},
     harness::{checks, ensure_eq},
-    make::{HOUR, address, id, ids, limit, long_ago, many, message, message_for, with_body},
+    make::{HOUR, address, id, long_ago, many, message, message_for, with_body},
 };
 
 checks! {
@@ -110,21 +108,6 @@ checks! {
         let reopened = bench.store().await?;
         let drained = drain(&*reopened, 1).await?;
         ensure_eq!(drained[0].message.id, id("m00001"));
-        Ok(())
-    }
-
-    async fn a_dropped_call_of_store_happened_as_a_whole_or_not_at_all(bench: &Bench) -> Result<()> {
-        let store = bench.store().await?;
-        let all = many(150);
-        for batch in all.chunks(3) {
-            // What was polled once may be on its way: storing the same again settles it.
-            drop(store.store(batch).now_or_never());
-            store.store(batch).await?;
-        }
-        let listed = list_all(&*store, ListQuery::new(Filter::default(), limit(100))).await?;
-        ensure!(listed.len() == all.len(), "{} messages are there, not {}", listed.len(), all.len());
-        let drained = drain(&*store, all.len()).await?;
-        ensure!(drained.iter().map(|due| due.message.id.clone()).eq(ids(&all)));
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! All or none, and the same again (S8).
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
 use postdate_core::{
     Address, DelayedMessage, DelayedMessageStoreExt as _, Due, EncodedHeaders, StoreErrorKind,
@@ -8,9 +10,10 @@ use tokio::task::JoinSet;
 
 use crate::{
     bench::Bench,
-    drive::{drain, hold_one, nothing_is_free, refused},
+    drive::{deliver, drain, hold_one, nothing_is_free, refused},
     harness::{checks, ensure_eq},
-    make::{HOUR, address, id, ids, long_ago, many, message, with_body},
+    make::{HOUR, address, id, ids, limit, long_ago, many, message, with_body},
+    patience::Patience,
 };
 
 checks! {
@@ -111,6 +114,97 @@ checks! {
         let due = store.store_one(message("m", Due::after(HOUR))).await?;
         ensure_eq!(store.store_one(message("m", Due::after(2 * HOUR))).await?, due);
         ensure!(store.get(&id("m")).await?.is_some_and(|seen| seen.message.due == due));
+        Ok(())
+    }
+
+    async fn the_same_message_after_a_failure_changes_nothing(bench: &Bench) -> Result<()> {
+        let (store, other) = (bench.store().await?, bench.store().await?);
+        store.store(&many(1)).await?;
+        hold_one(&*store).await?.fail(HOUR, "no answer").await?;
+        other.store(&many(1)).await?;
+        nothing_is_free(&*store).await?;
+        let seen = store.get(&id("m00000")).await?;
+        ensure!(seen.as_ref().is_some_and(|seen| seen.message.failures == 1), "{seen:?}");
+        Ok(())
+    }
+
+    async fn the_same_message_after_a_rescheduling_changes_nothing(bench: &Bench) -> Result<()> {
+        let (store, other) = (bench.store().await?, bench.store().await?);
+        let hour = store.next_due(&[]).await?.now.checked_add(HOUR)?;
+        for (name, due) in [("absolute", Due::at(hour)), ("relative", Due::after(HOUR))] {
+            // Whoever lost the answer asks again, and an operator may have been quicker.
+            store.store_one(message(name, due)).await?;
+            other.reschedule(&id(name), Due::after(2 * HOUR)).await?;
+            let moved = store.get(&id(name)).await?.map(|seen| seen.message.due);
+            ensure!(moved > Some(hour));
+            let answered = store.store_one(message(name, due)).await?;
+            ensure_eq!((Some(answered), store.get(&id(name)).await?.map(|seen| seen.message.due)), (moved, moved));
+        }
+        Ok(())
+    }
+
+    async fn a_message_that_was_delivered_or_cancelled_may_come_anew(bench: &Bench) -> Result<()> {
+        let store = bench.store().await?;
+        for body in ["first", "second", "third"] {
+            store.store_one(with_body("m", body)).await?;
+            ensure_eq!(drain(&*store, 1).await?[0].message.body, body);
+            store.store_one(with_body("m", "taken back")).await?;
+            store.cancel(&[id("m")]).await?;
+        }
+        Ok(())
+    }
+
+    async fn what_is_stored_while_others_fetch_is_delivered_once(bench: &Bench) -> Result<()> {
+        let (store, other) = (bench.store().await?, bench.store().await?);
+        let mut storing = JoinSet::new();
+        for task in 0..4 {
+            let handle = [&store, &other][task % 2].clone();
+            storing.spawn(async move {
+                for number in 0..50 {
+                    handle.store_one(message(format!("{task}/{number}"), long_ago(number))).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+        let mut came = BTreeSet::new();
+        let patience = Patience::with("everything that was stored");
+        while came.len() < 200 {
+            let batch = deliver(store.fetch(limit(7)).await?).await?;
+            if batch.is_empty() {
+                patience.a_moment().await?;
+            }
+            for due in batch {
+                ensure!(came.insert(due.message.id.clone()), "{} came twice", due.message.id);
+            }
+        }
+        while let Some(stored) = storing.join_next().await {
+            stored??;
+        }
+        nothing_is_free(&*store).await
+    }
+
+    async fn those_who_work_in_opposite_order_do_not_block_each_other(bench: &Bench) -> Result<()> {
+        let (store, other) = (bench.store().await?, bench.store().await?);
+        let all = many(60);
+        let mut tasks = JoinSet::new();
+        for task in 0..8 {
+            let (store, mut mine) = ([&store, &other][task % 2].clone(), all.clone());
+            if task % 4 < 2 {
+                mine.reverse();
+            }
+            tasks.spawn(async move {
+                for _ in 0..5 {
+                    store.store(&mine).await?;
+                    store.cancel(&ids(&mine)).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+        store.store(&all).await?;
+        drain(&*store, all.len()).await?;
         Ok(())
     }
 

@@ -1,23 +1,16 @@
-//! A claim is exclusive, gives back what it does not settle, and is fenced (S4, S5).
+//! A claim is exclusive and gives back what it does not settle (S4).
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use futures::FutureExt as _;
-use postdate_core::{
-    ClaimKind, DelayedMessageStoreExt as _, Due, FetchDue, Filter, ListQuery, MessageState, StoreError,
-    StoreErrorKind,
-};
-use tokio::time::{Instant, sleep};
+use postdate_core::{ClaimKind, DelayedMessageStoreExt as _, Due, FetchDue, Filter, ListQuery, MessageState};
+use tokio::time::Instant;
 
 use crate::{
     bench::Bench,
-    drive::{
-        deliver, drain, drain_with, failure, hold_one, hold_one_with, list_all, nothing_is_free, refused,
-    },
+    drive::{deliver, drain, failure, hold_one, list_all, nothing_is_free},
     harness::{checks, ensure_eq},
-    make::{HOUR, address, billing, id, ids, limit, long_ago, many, message, message_for},
-    patience::Patience,
+    make::{HOUR, address, billing, id, limit, long_ago, many, message, message_for},
 };
 
 checks! {
@@ -83,36 +76,27 @@ checks! {
         nothing_is_free(&*store).await
     }
 
-    async fn a_claim_does_not_remove_what_another_one_holds(bench: &Bench) -> Result<()> {
-        let store = bench.store().await?;
-        store.store(&many(2)).await?;
-        let (mut first, second) = (hold_one(&*store).await?, hold_one(&*store).await?);
-        let answers = first.claim.remove(&[second.id(), first.id()]).await?;
-        ensure_eq!(answers, [false, true]);
-        first.claim.commit().await?;
-        second.deliver().await?;
-        Ok(())
-    }
-
     async fn a_dropped_claim_gives_its_messages_back(bench: &Bench) -> Result<()> {
         let store = bench.store().await?;
         store.store(&many(3)).await?;
+        let asked = Instant::now();
         for _ in 0..3 {
             drop(hold_one(&*store).await?);
         }
         let drained = drain(&*store, 3).await?;
         ensure!(drained.iter().all(|due| due.failures == 0), "giving back was counted as a failure");
-        Ok(())
+        before_any_lease_ended(bench, asked)
     }
 
     async fn a_committed_claim_gives_back_what_it_did_not_settle(bench: &Bench) -> Result<()> {
         let store = bench.store().await?;
         store.store(&many(2)).await?;
         let mut held = hold_one(&*store).await?;
+        let asked = Instant::now();
         ensure!(held.claim.remove(&[]).await?.is_empty());
         held.claim.commit().await?;
         drain(&*store, 2).await?;
-        Ok(())
+        before_any_lease_ended(bench, asked)
     }
 
     async fn a_released_message_is_free_at_once(bench: &Bench) -> Result<()> {
@@ -207,80 +191,69 @@ checks! {
         Ok(())
     }
 
-    #[needs(Leases)]
-    async fn a_lease_ends_and_its_messages_are_free(bench: &Bench) -> Result<()> {
-        let (store, other) = (bench.store().await?, bench.store().await?);
-        store.store(&many(1)).await?;
-        let asked = Instant::now();
-        let lost = hold_one(&*store).await?;
-        let patience = Patience::with("the end of a lease").longer_by(bench.lease_term());
-        let held = hold_one_with(&*other, patience).await?;
-        let term = bench.lease_term().unwrap_or_default();
-        ensure!(asked.elapsed() >= term, "a lease of {term:?} ended after {:?}", asked.elapsed());
-        ensure!(held.deliver().await?.failures == 0, "the end of a lease was counted as a failure");
-        drop(lost);
-        nothing_is_free(&*store).await
-    }
-
-    #[needs(Leases)]
-    async fn what_a_stale_claim_does_is_refused(bench: &Bench) -> Result<()> {
-        let (store, other) = (bench.store().await?, bench.store().await?);
-        let all = many(3);
-        store.store(&all).await?;
-        let fetched = store.fetch(limit(3)).await?;
-        ensure!(!fetched.messages.is_empty());
-        let mut stale = fetched.claim;
-        let patience = Patience::with("the end of a lease").longer_by(bench.lease_term());
-        let held = hold_one_with(&*other, patience).await?;
-
-        nothing_done(stale.remove(&ids(&all)).await)?;
-        let failures: Vec<_> = ids(&all).into_iter().map(|id| failure(id, HOUR, "stale")).collect();
-        nothing_done(stale.increment_failure_count(&failures).await)?;
-        refused(stale.renew().await, StoreErrorKind::ClaimLost)?;
-        drop(stale);
-
-        held.deliver().await?;
-        let drained = drain(&*other, 2).await?;
-        ensure!(drained.iter().all(|due| due.failures == 0));
+    async fn in_every_mode_a_message_named_twice_in_a_call_is_settled_once(bench: &Bench) -> Result<()> {
+        for mode in bench.capabilities()?.modes {
+            let store = bench.store_in(*mode).await?;
+            store.store(&many(2)).await?;
+            let (mut first, mut second) = (hold_one(&*store).await?, hold_one(&*store).await?);
+            ensure_eq!(first.claim.remove(&[first.id(), first.id()]).await?, [true, false]);
+            let failure = failure(second.id(), Duration::ZERO, "no answer");
+            let counted = second.claim.increment_failure_count(&[failure.clone(), failure]).await?;
+            ensure_eq!(counted, [true, false]);
+            first.claim.commit().await?;
+            second.claim.commit().await?;
+            ensure_eq!(drain(&*store, 1).await?[0].failures, 1);
+        }
         Ok(())
     }
 
-    #[needs(Leases)]
-    async fn a_renewed_claim_holds_on(bench: &Bench) -> Result<()> {
-        let (store, other) = (bench.store().await?, bench.store().await?);
+    async fn calls_for_nothing_do_nothing(bench: &Bench) -> Result<()> {
+        let store = bench.store().await?;
         store.store(&many(1)).await?;
         let mut held = hold_one(&*store).await?;
-        let term = bench.lease_term().unwrap_or_default();
-        let begin = Instant::now();
-        while begin.elapsed() < term + term / 2 {
-            nothing_is_free(&*other).await?;
-            let end = held.claim.expires();
-            sleep(term / 8).await;
-            held.claim.renew().await?;
-            ensure!(held.claim.expires() > end, "a renewed claim ends no later");
-        }
+        ensure!(held.claim.remove(&[]).await?.is_empty());
+        ensure!(held.claim.increment_failure_count(&[]).await?.is_empty());
+        held.claim.release(&[]).await?;
+        ensure!(store.store(&[]).await?.is_empty() && store.cancel(&[]).await?.is_empty());
+        nothing_is_free(&*store).await?;
         held.deliver().await?;
-        nothing_is_free(&*other).await
+        let batch = store.fetch(limit(5)).await?;
+        ensure!(batch.messages.is_empty() && !batch.contended, "an empty store has something");
+        Ok(batch.claim.commit().await?)
     }
 
-    async fn a_dropped_call_of_fetch_holds_nothing_for_good(bench: &Bench) -> Result<()> {
-        let store = bench.store().await?;
-        store.store(&many(50)).await?;
-        for _ in 0..50 {
-            drop(store.fetch(limit(5)).now_or_never());
-        }
-        // A claim whose answer nobody took may last as long as its lease.
-        let patience = Patience::with("what dropped calls had fetched").longer_by(bench.lease_term());
-        drain_with(&*store, 50, patience).await?;
+    async fn a_claim_outlives_the_handle_that_it_is_from(bench: &Bench) -> Result<()> {
+        let (store, other) = (bench.store().await?, bench.store().await?);
+        store.store(&many(2)).await?;
+        let (first, second) = (hold_one(&*store).await?, hold_one(&*store).await?);
+        drop(store);
+        nothing_is_free(&*other).await?;
+        first.deliver().await?;
+        drop(second);
+        drain(&*other, 1).await?;
         Ok(())
+    }
+
+    async fn when_a_handle_is_closed_another_one_goes_on(bench: &Bench) -> Result<()> {
+        let first = bench.store().await?;
+        let all = many(9);
+        first.store(&all).await?;
+        let mut handle = first;
+        for message in &all {
+            let held = hold_one(&*handle).await?;
+            ensure_eq!(held.id(), message.message.id);
+            let next = bench.store().await?;
+            drop(handle);
+            held.deliver().await?;
+            handle = next;
+        }
+        nothing_is_free(&*handle).await
     }
 }
 
-/// Fails if a claim that was lost did something, or did not say that it did nothing.
-fn nothing_done(answer: Result<Vec<bool>, StoreError>) -> Result<()> {
-    match answer {
-        Ok(done) => ensure!(done.iter().all(|done| !done), "a stale claim was answered with {done:?}"),
-        refusal => refused(refusal, StoreErrorKind::ClaimLost)?,
-    }
+/// Fails if so much time has passed that the end of a lease may have done what should have been done at once.
+fn before_any_lease_ended(bench: &Bench, asked: Instant) -> Result<()> {
+    let passed = asked.elapsed();
+    ensure!(bench.lease_term().is_none_or(|term| passed < term), "it came only after the end of its lease");
     Ok(())
 }

@@ -1,19 +1,19 @@
 //! Setting up, and endpoints that never see each other's messages (S15, S18).
 
 use anyhow::{Context as _, Result, ensure};
-use postdate_core::{Cancellation, DelayedMessageStoreExt as _, EndpointName, StoreErrorKind};
+use postdate_core::{Cancellation, DelayedMessageStoreExt as _, StoreErrorKind};
 use tokio::task::JoinSet;
 
 use crate::{
     bench::Bench,
-    drive::{drain, hold_one, nothing_is_free, refused},
+    drive::{deliver, drain, hold_one, nothing_is_free, refused},
     harness::{checks, ensure_eq},
-    make::{HOSTILE_NAMES, id, many, with_body},
+    make::{HOSTILE_NAMES, endpoint, id, limit, many, with_body},
 };
 
 checks! {
     async fn a_store_that_was_not_set_up_is_refused(bench: &Bench) -> Result<()> {
-        let endpoint = EndpointName::new("conformance")?;
+        let endpoint = endpoint();
         let mode = *bench.capabilities()?.modes.first().context("the store supports no mode at all")?;
         let backend = bench.backend().await?;
         refused(backend.open(&endpoint, mode).await, StoreErrorKind::NotSetUp)?;
@@ -27,7 +27,7 @@ checks! {
         store.store(&many(3)).await?;
         let held = hold_one(&*store).await?;
         for _ in 0..3 {
-            bench.backend().await?.set_up(&EndpointName::new("conformance")?).await?;
+            bench.backend().await?.set_up(&endpoint()).await?;
         }
         held.deliver().await?;
         drain(&*store, 2).await?;
@@ -35,7 +35,7 @@ checks! {
     }
 
     async fn eight_may_set_up_at_once(bench: &Bench) -> Result<()> {
-        let endpoint = EndpointName::new("conformance")?;
+        let endpoint = endpoint();
         let mut tasks = JoinSet::new();
         for _ in 0..8 {
             let (backend, endpoint) = (bench.backend().await?, endpoint.clone());
@@ -68,6 +68,38 @@ checks! {
             );
             nothing_is_free(&*store).await?;
         }
+        Ok(())
+    }
+
+    async fn endpoints_with_the_longest_names_are_told_apart(bench: &Bench) -> Result<()> {
+        let mut stores = Vec::new();
+        // Cut off at any length, folded or hashed by bytes, two of them would be one.
+        for begin in ["a".repeat(99), "ä".repeat(99), "\u{1f4e6}".repeat(99)] {
+            for end in ["b", "B", "ä", "."] {
+                let name = format!("{begin}{end}");
+                let store = bench.store_for(&name).await.with_context(|| format!("endpoint {name:?}"))?;
+                store.store_one(with_body("m", name.clone())).await?;
+                stores.push((name, store));
+            }
+        }
+        for (name, store) in stores {
+            let came = drain(&*store, 1).await.with_context(|| format!("endpoint {name:?}"))?;
+            ensure!(came[0].message.body == name, "endpoint {name:?} fetched another one's message");
+        }
+        Ok(())
+    }
+
+    async fn what_one_endpoint_holds_is_not_held_in_another(bench: &Bench) -> Result<()> {
+        let (one, other) = (bench.store_for("one").await?, bench.store_for("other").await?);
+        one.store(&many(2)).await?;
+        other.store(&many(2)).await?;
+        let held = hold_one(&*one).await?;
+        ensure_eq!(other.cancel(&[id("m00000")]).await?, [Cancellation::Cancelled]);
+        let batch = other.fetch(limit(5)).await?;
+        ensure!(!batch.contended, "one endpoint is in the way of another");
+        ensure_eq!(deliver(batch).await?.len(), 1);
+        held.deliver().await?;
+        drain(&*one, 1).await?;
         Ok(())
     }
 

@@ -76,6 +76,19 @@ checks! {
         Ok(())
     }
 
+    async fn an_error_text_of_any_letters_does_not_keep_a_failure_from_being_counted(bench: &Bench) -> Result<()> {
+        let store = bench.store().await?;
+        store.store(&many(1)).await?;
+        let texts = ["", "\0", "a\0b", "\u{1b}[31m\r\n\t", "\u{feff}\u{202e}", &"x".repeat(1 << 20)];
+        for (failures, text) in (1..).zip(texts) {
+            hold_one(&*store).await?.fail(Duration::ZERO, text).await?;
+            let seen = store.get(&id("m00000")).await?;
+            ensure!(seen.is_some_and(|seen| seen.message.failures == failures), "{failures} failures");
+        }
+        drain(&*store, 1).await?;
+        Ok(())
+    }
+
     async fn of_a_long_error_the_beginning_is_kept(bench: &Bench) -> Result<()> {
         let store = bench.store().await?;
         store.store(&many(1)).await?;

@@ -4,20 +4,19 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use postdate_core::{
-    DelayedMessageStoreExt as _, DispatchErrorKind, DueBatch, EndpointName, Queues, StoreErrorKind,
-    TransactionMode,
+    DelayedMessageStoreExt as _, DispatchErrorKind, DueBatch, Queues, StoreErrorKind, TransactionMode,
 };
 
 use crate::{
     bench::Bench,
     drive::{failure, hold_one, nothing_is_free, refused},
     harness::{checks, ensure_eq},
-    make::{address, billing, id, limit, long_ago, many, message_for},
+    make::{address, billing, endpoint, id, limit, long_ago, many, message_for},
 };
 
 checks! {
     async fn a_mode_is_accepted_exactly_if_the_store_says_so(bench: &Bench) -> Result<()> {
-        let endpoint = EndpointName::new("conformance")?;
+        let endpoint = endpoint();
         let backend = bench.backend().await?;
         backend.set_up(&endpoint).await?;
         let capabilities = bench.capabilities()?;

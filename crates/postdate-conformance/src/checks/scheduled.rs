@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Result, ensure};
+use jiff::Timestamp;
 use postdate_core::{
     Cancellation, Cursor, DelayedMessageStore, DelayedMessageStoreExt as _, Due, Filter, ListQuery,
     MessageId, Rescheduling, StoreErrorKind,
@@ -136,6 +137,36 @@ checks! {
                 listed(&*store, Filter { destination: Some(address(name)), ..Filter::default() }).await?;
             ensure!(shown == [id(name)], "messages for {name:?}: {shown:?}");
         }
+        Ok(())
+    }
+
+    async fn text_that_is_in_no_id_is_a_filter_that_nothing_matches(bench: &Bench) -> Result<()> {
+        let store = bench.store().await?;
+        store.store(&many(2)).await?;
+        for prefix in ["\0", "m\0", "m00000\0", "\n", &"m".repeat(10_000)] {
+            let shown = listed(&*store, Filter { id_prefix: Some(prefix.to_owned()), ..Filter::default() }).await?;
+            ensure!(shown.is_empty(), "ids that begin with {prefix:?}: {shown:?}");
+        }
+        Ok(())
+    }
+
+    async fn a_rescheduled_message_takes_its_new_place(bench: &Bench) -> Result<()> {
+        let store = bench.store().await?;
+        store.store(&many(4)).await?;
+        store.reschedule(&id("m00003"), Due::at(Timestamp::UNIX_EPOCH)).await?;
+        store.reschedule(&id("m00000"), Due::NOW).await?;
+        let wanted = ["m00003", "m00001", "m00002", "m00000"].map(id);
+        ensure_eq!(listed(&*store, Filter::default()).await?, wanted);
+        let came: Vec<_> = drain(&*store, 4).await?.into_iter().map(|due| due.message.id).collect();
+        ensure_eq!(came, wanted);
+        Ok(())
+    }
+
+    async fn a_message_named_twice_is_cancelled_once(bench: &Bench) -> Result<()> {
+        let store = bench.store().await?;
+        store.store(&many(1)).await?;
+        let answers = store.cancel(&[id("m00000"), id("m00000")]).await?;
+        ensure_eq!(answers, [Cancellation::Cancelled, Cancellation::NotFound]);
         Ok(())
     }
 

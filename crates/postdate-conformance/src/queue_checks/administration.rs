@@ -1,14 +1,14 @@
-//! Creating queues and looking into them.
+//! Creating, listing and purging queues.
 
 use anyhow::{Result, ensure};
-use postdate_core::{Address, Due, Message, Queues, StoreErrorKind};
-use tokio::task::JoinSet;
+use postdate_core::StoreErrorKind;
+use tokio::task::{JoinSet, yield_now};
 
 use crate::{
     bench::Bench,
-    drive::{empty, positions, receive, refused},
+    drive::{depth, drain_queue, positions, receive, refused, send},
     harness::{checks, ensure_eq},
-    make::{HOSTILE_NAMES, address, billing, limit, sends},
+    make::{address, billing, limit, sends},
     patience::Patience,
 };
 
@@ -69,20 +69,31 @@ checks! {
         Ok(())
     }
 
-    async fn browsing_takes_nothing(bench: &Bench) -> Result<()> {
-        let all = sends(7);
-        let (queues, receiver) = bench.filled(&all).await?;
-        let (mut seen, mut after) = (Vec::new(), 0);
-        for _ in 0..all.len() {
-            let page = queues.browse(&billing(), after, limit(3)).await?;
-            ensure!(page.len() <= 3);
-            let Some(last) = page.last() else { break };
-            after = last.position;
-            seen.extend(page);
+    async fn a_purge_while_others_send_counts_exactly_what_it_removed(bench: &Bench) -> Result<()> {
+        const SENDERS: usize = 4;
+        const BATCHES: usize = 25;
+        let (queues, _receiver) = bench.filled(&[]).await?;
+        let mut senders = JoinSet::new();
+        for _ in 0..SENDERS {
+            let queues = bench.queues().await?;
+            senders.spawn(async move {
+                for _ in 0..BATCHES {
+                    send(&*queues, &sends(2)).await?;
+                }
+                anyhow::Ok(())
+            });
         }
-        ensure!(seen.iter().map(|queued| &queued.message).eq(&all), "{seen:?}");
-        let received = empty(&*receiver, all.len(), Patience::with("what was browsed")).await?;
-        ensure!(received == seen, "browsing showed other messages than came, or counted a delivery");
+        let mut purged = 0;
+        while !senders.is_empty() {
+            purged += queues.purge(&billing()).await?;
+            while let Some(done) = senders.try_join_next() {
+                done??;
+            }
+            // Queues in memory await nothing, and the senders want their turn.
+            yield_now().await;
+        }
+        let left = drain_queue(&*queues, &billing(), Patience::with("what was not purged")).await?.len();
+        ensure_eq!(purged + left as u64, (SENDERS * BATCHES * 2) as u64);
         Ok(())
     }
 
@@ -95,29 +106,4 @@ checks! {
         ensure_eq!(queues.list().await?.len(), 1);
         Ok(())
     }
-
-    async fn queues_of_similar_names_are_different(bench: &Bench) -> Result<()> {
-        let queues = bench.queues().await?;
-        let names = HOSTILE_NAMES.map(address);
-        for name in &names {
-            ensure!(queues.create(name).await?, "{name:?} is there already");
-            let message = Message::new(name.to_string()).to(name.clone(), Due::NOW).message;
-            for sent in queues.dispatcher().dispatch(&[message], None).await {
-                sent?;
-            }
-        }
-        for name in &names {
-            ensure!(depth(&*queues, name).await? == 1, "{name:?}");
-            let batch = receive(&*queues.receiver(name).await?, 10).await?;
-            let bodies: Vec<_> = batch.messages.iter().map(|queued| &queued.message.body).collect();
-            ensure!(bodies == [name.as_str()], "{name:?}: {bodies:?}");
-        }
-        Ok(())
-    }
-}
-
-async fn depth(queues: &dyn Queues, queue: &Address) -> Result<u64> {
-    let listed = queues.list().await?;
-    let found = listed.into_iter().find(|status| status.name == *queue);
-    found.map(|status| status.depth).ok_or_else(|| anyhow::anyhow!("{queue:?} is not listed"))
 }

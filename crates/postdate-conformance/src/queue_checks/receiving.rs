@@ -2,20 +2,20 @@
 
 use std::{
     collections::BTreeSet,
+    num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use anyhow::{Result, ensure};
-use futures::FutureExt as _;
 use postdate_core::{MessageId, ReceivedBatch, Receiver, Selection};
 use tokio::task::JoinSet;
 
 use crate::{
     bench::Bench,
-    drive::{empty, nothing_to_receive, positions, receive},
+    drive::{empty, names, nothing_to_receive, positions, receive},
     harness::{checks, ensure_eq},
     make::{HOUR, billing, id, limit, sends},
-    patience::{Patience, woken_by_queue},
+    patience::Patience,
 };
 
 const MESSAGES: usize = 500;
@@ -86,44 +86,22 @@ checks! {
         nothing_to_receive(&*receiver).await
     }
 
-    #[needs(WakeUps)]
-    async fn a_wait_ends_when_a_message_arrives(bench: &Bench) -> Result<()> {
-        let (_queues, receiver) = bench.filled(&[]).await?;
-        let other = bench.queues().await?;
-        for message in sends(5) {
-            nothing_to_receive(&*receiver).await?;
-            let send = async {
-                let outcomes = other.dispatcher().dispatch(&[message], None).await;
-                outcomes.into_iter().try_for_each(|sent| Ok(sent?))
-            };
-            tokio::try_join!(woken_by_queue(&*receiver), send)?;
-            empty(&*receiver, 1, Patience::with("what was announced")).await?;
-        }
+    async fn an_id_selects_every_message_that_has_it_and_each_once(bench: &Bench) -> Result<()> {
+        let [one, other] = [0, 1].map(|i| sends(2).swap_remove(i));
+        let (_queues, receiver) = bench.filled(&[one.clone(), other.clone(), one.clone()]).await?;
+        let none = receiver.try_receive(&Selection::Ids(vec![])).await?;
+        ensure!(none.messages.is_empty(), "no id has selected {:?}", none.messages);
+        let batch = receiver.try_receive(&Selection::Ids(vec![one.id.clone(), one.id.clone()])).await?;
+        ensure_eq!(names(&batch.messages), ["m00000", "m00000"]);
+        ensure!(batch.messages[0].position < batch.messages[1].position);
+        ensure_eq!(names(&receive(&*receiver, 3).await?.messages), [other.id.as_str()]);
         Ok(())
     }
 
-    #[needs(WakeUps)]
-    async fn a_message_that_arrived_before_the_wait_is_not_missed(bench: &Bench) -> Result<()> {
-        let (queues, receiver) = bench.filled(&[]).await?;
-        for message in sends(5) {
-            nothing_to_receive(&*receiver).await?;
-            for sent in queues.dispatcher().dispatch(&[message], None).await {
-                sent?;
-            }
-            woken_by_queue(&*receiver).await?;
-            empty(&*receiver, 1, Patience::with("what was announced")).await?;
-        }
-        Ok(())
-    }
-
-    async fn a_dropped_call_of_receive_takes_nothing(bench: &Bench) -> Result<()> {
-        let (_queues, receiver) = bench.filled(&sends(50)).await?;
-        for _ in 0..50 {
-            drop(receiver.try_receive(&Selection::Next(limit(5))).now_or_never());
-        }
-        // A claim whose answer nobody took may last as long as its lease.
-        let patience = Patience::with("what dropped calls had received").longer_by(bench.lease_term());
-        empty(&*receiver, 50, patience).await?;
+    async fn a_limit_beyond_all_bounds_takes_what_there_is(bench: &Bench) -> Result<()> {
+        let (_queues, receiver) = bench.filled(&sends(5)).await?;
+        let batch = receiver.try_receive(&Selection::Next(NonZeroUsize::MAX)).await?;
+        ensure_eq!(batch.messages.len(), 5);
         Ok(())
     }
 }

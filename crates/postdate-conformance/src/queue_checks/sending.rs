@@ -1,53 +1,27 @@
 //! Sending to queues.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Result, ensure};
-use futures::FutureExt as _;
-use postdate_core::{DispatchErrorKind, EncodedHeaders};
+use postdate_core::DispatchErrorKind;
+use tokio::task::JoinSet;
 
 use crate::{
     bench::Bench,
-    drive::{empty, receive},
+    drive::{depth, drain_queue, empty, names as names_of, nothing_to_receive, positions, receive, send},
     harness::{checks, ensure_eq},
-    make::{address, billing, id, limit, long_ago, many, message_for, sends, with_body},
+    make::{address, billing, id, limit, long_ago, many, message_for, sends},
     patience::Patience,
 };
 
 checks! {
-    async fn a_sent_message_arrives_byte_for_byte(bench: &Bench) -> Result<()> {
-        let every_byte: Vec<u8> = (0..=u8::MAX).collect();
-        let headers: [&[u8]; 5] =
-            [b"", br#"{ "a" : "2" }"#, b"<headers/>", b"\0\xff\xfe", "{\"ä\":\"'\"}".as_bytes()];
-        let bodies = [vec![], vec![0], every_byte, "ä€\u{1f4e6}\r\n'".into(), vec![7; 1 << 20]];
-        let mut all = Vec::new();
-        for (i, (headers, body)) in headers.into_iter().zip(bodies).enumerate() {
-            let mut message = with_body(format!("'m%{i}_ ä"), body).message;
-            message.headers = EncodedHeaders::from_bytes(headers);
-            all.push(message);
-        }
-        let (_queues, receiver) = bench.filled(&all).await?;
-        let came = empty(&*receiver, all.len(), Patience::with("what was sent")).await?;
-        for (sent, came) in all.iter().zip(&came) {
-            ensure!(came.message == *sent, "{:?} came as {:?}", sent, came.message);
-            ensure_eq!(came.deliveries, 0);
-        }
-        Ok(())
-    }
-
     async fn messages_arrive_in_the_order_of_sending(bench: &Bench) -> Result<()> {
         let all = sends(90);
         let (queues, receiver) = bench.filled(&all[..30]).await?;
         for (i, message) in all[30..60].iter().enumerate() {
             // By turns through one handle and another.
             let queues = if i % 2 == 0 { queues.clone() } else { bench.queues().await? };
-            for sent in queues.dispatcher().dispatch(std::slice::from_ref(message), None).await {
-                sent?;
-            }
+            send(&*queues, std::slice::from_ref(message)).await?;
         }
-        for sent in queues.dispatcher().dispatch(&all[60..], None).await {
-            sent?;
-        }
+        send(&*queues, &all[60..]).await?;
         let came = empty(&*receiver, all.len(), Patience::with("what was sent")).await?;
         ensure!(came.iter().map(|queued| &queued.message).eq(&all));
         ensure!(came.is_sorted_by_key(|queued| queued.position));
@@ -87,9 +61,7 @@ checks! {
             } else {
                 queues.purge(&billing()).await?;
             }
-            for sent in queues.dispatcher().dispatch(&sends(3), None).await {
-                sent?;
-            }
+            send(&*queues, &sends(3)).await?;
         }
         Ok(())
     }
@@ -102,35 +74,78 @@ checks! {
         Ok(())
     }
 
-    #[needs(Durability)]
-    async fn sent_messages_survive_reopening(bench: &Bench) -> Result<()> {
-        let all = sends(10);
-        drop(bench.filled(&all).await?);
-        let receiver = bench.queues().await?.receiver(&billing()).await?;
-        let came = empty(&*receiver, all.len(), Patience::with("what was sent")).await?;
-        ensure!(came.iter().map(|queued| &queued.message).eq(&all));
+    async fn an_empty_batch_is_sent_without_an_outcome(bench: &Bench) -> Result<()> {
+        let (queues, receiver) = bench.filled(&[]).await?;
+        let outcomes = queues.dispatcher().dispatch(&[], None).await;
+        ensure!(outcomes.is_empty(), "{} outcomes for no message", outcomes.len());
+        nothing_to_receive(&*receiver).await
+    }
+
+    async fn a_batch_for_several_queues_keeps_its_order_in_each(bench: &Bench) -> Result<()> {
+        let queues = bench.queues().await?;
+        let names = ["billing", "audit", "warehouse"].map(address);
+        for name in &names {
+            queues.create(name).await?;
+        }
+        let batch: Vec<_> =
+            (0..60).map(|i| message_for(format!("m{i:02}"), &names[(i + i / 2) % 3], long_ago(0)).message).collect();
+        send(&*queues, &batch).await?;
+        for name in &names {
+            let expected: Vec<_> = batch.iter().filter(|sent| sent.destination == *name).collect();
+            let came = drain_queue(&*queues, name, Patience::with("what was sent")).await?;
+            ensure!(came.iter().map(|queued| &queued.message).eq(expected), "{name:?}: {:?}", names_of(&came));
+        }
         Ok(())
     }
 
-    async fn of_a_dropped_call_of_dispatch_nothing_arrives_twice(bench: &Bench) -> Result<()> {
-        let (queues, receiver) = bench.filled(&[]).await?;
-        let all = sends(50);
-        for message in &all {
-            drop(queues.dispatcher().dispatch(std::slice::from_ref(message), None).now_or_never());
+    async fn what_each_of_several_senders_sends_keeps_its_order(bench: &Bench) -> Result<()> {
+        const EACH: usize = 30;
+        let (_queues, receiver) = bench.filled(&[]).await?;
+        let mut senders = JoinSet::new();
+        for sender in 0..4 {
+            let queues = bench.queues().await?;
+            senders.spawn(async move {
+                for i in 0..EACH {
+                    let one = message_for(format!("{sender} {i:02}"), &billing(), long_ago(0)).message;
+                    send(&*queues, &[one]).await?;
+                }
+                anyhow::Ok(())
+            });
         }
-        let end = many(51).remove(50).message;
-        for sent in queues.dispatcher().dispatch(std::slice::from_ref(&end), None).await {
-            sent?;
+        while let Some(done) = senders.join_next().await {
+            done??;
         }
-        let mut came = BTreeSet::new();
-        while !came.contains(&end.id) {
-            let mut batch = receive(&*receiver, 100).await?;
-            for queued in &batch.messages {
-                ensure!(came.insert(queued.message.id.clone()), "{} came twice", queued.message.id);
-            }
-            let positions: Vec<_> = batch.messages.iter().map(|queued| queued.position).collect();
-            batch.claim.complete(&positions).await?;
+        let came = empty(&*receiver, 4 * EACH, Patience::with("what was sent")).await?;
+        for sender in 0..4 {
+            let mine: Vec<_> =
+                names_of(&came).into_iter().filter(|name| name.starts_with(&format!("{sender} "))).collect();
+            ensure!(mine.len() == EACH && mine.is_sorted(), "sender {sender}: {mine:?}");
         }
+        Ok(())
+    }
+
+    async fn very_many_messages_are_sent_moved_and_completed_by_one_call_each(bench: &Bench) -> Result<()> {
+        // More than databases take as parameters of one statement.
+        const MANY: usize = 2_500;
+        let (queues, receiver) = bench.filled(&sends(MANY)).await?;
+        let audit = address("audit");
+        queues.create(&audit).await?;
+        let mut moved = 0;
+        while moved < MANY {
+            let mut batch = receive(&*receiver, MANY).await?;
+            let held = positions(&batch.messages);
+            ensure!(batch.claim.move_to(&held, &audit).await? == vec![true; held.len()]);
+            moved += held.len();
+        }
+        let mut completed = 0;
+        let receiver = queues.receiver(&audit).await?;
+        while completed < MANY {
+            let mut batch = receive(&*receiver, MANY).await?;
+            let held = positions(&batch.messages);
+            ensure!(batch.claim.complete(&held).await? == vec![true; held.len()]);
+            completed += held.len();
+        }
+        ensure_eq!((moved, completed, depth(&*queues, &audit).await?), (MANY, MANY, 0));
         Ok(())
     }
 }

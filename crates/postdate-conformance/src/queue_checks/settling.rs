@@ -5,9 +5,9 @@ use postdate_core::{ReceivedBatch, Selection, StoreErrorKind};
 
 use crate::{
     bench::Bench,
-    drive::{empty, nothing_to_receive, positions, receive, refused},
+    drive::{depth, empty, hold_all, names, nothing_to_receive, positions, receive, refused},
     harness::{checks, ensure_eq},
-    make::{address, limit, sends},
+    make::{address, billing, limit, sends},
     patience::Patience,
 };
 
@@ -104,6 +104,95 @@ checks! {
         nothing_to_receive(&*receiver).await?;
         ensure!(claim.complete(&held).await? == vec![true; held.len()], "the claim was lost");
         ensure!(queues.list().await?.len() == 1, "the missing queue was created");
+        Ok(())
+    }
+
+    async fn a_message_moved_to_its_own_queue_stands_last_as_if_it_were_new(bench: &Bench) -> Result<()> {
+        let (_queues, receiver) = bench.filled(&sends(3)).await?;
+        drop(receive(&*receiver, 1).await?);
+        let patience = Patience::with("what was given back");
+        let ReceivedBatch { messages, mut claim } = hold_all(&*receiver, 3, patience).await?;
+        let held = positions(&messages);
+        ensure_eq!(claim.move_to(&held[..1], &billing()).await?, [true]);
+        ensure_eq!(claim.abandon(&held).await?, [false, true, true]);
+        let came = empty(&*receiver, 3, Patience::with("all messages")).await?;
+        ensure_eq!(names(&came), ["m00001", "m00002", "m00000"]);
+        ensure!(came[2].position > held[2] && came[2].message == messages[0].message);
+        ensure_eq!(came[2].deliveries, 0);
+        Ok(())
+    }
+
+    async fn messages_given_back_by_several_claims_come_in_the_old_order(bench: &Bench) -> Result<()> {
+        let (_queues, receiver) = bench.filled(&sends(8)).await?;
+        let other = bench.queues().await?.receiver(&billing()).await?;
+        let mut batches = Vec::new();
+        for i in 0..4 {
+            batches.push(receive(if i % 2 == 0 { &*receiver } else { &*other }, 2).await?);
+        }
+        for (claim, first) in [(2, 0), (0, 1), (3, 1), (1, 0), (1, 1), (0, 0)] {
+            let held = positions(&batches[claim].messages);
+            ensure_eq!(batches[claim].claim.abandon(&held[first..=first]).await?, [true]);
+        }
+        // m00005 and m00006 are held still.
+        let came = receive(&*other, 100).await?;
+        ensure_eq!(names(&came.messages), ["m00000", "m00001", "m00002", "m00003", "m00004", "m00007"]);
+        Ok(())
+    }
+
+    async fn a_position_is_answered_once_wherever_it_is_named_again(bench: &Bench) -> Result<()> {
+        let (_queues, receiver) = bench.filled(&sends(3)).await?;
+        let ReceivedBatch { messages, mut claim } = receive(&*receiver, 3).await?;
+        let [a, b, c] = [0, 1, 2].map(|i| messages[i].position);
+        ensure_eq!(claim.complete(&[b, a, b, a]).await?, [true, true, false, false]);
+        ensure_eq!(claim.abandon(&[a, c, c]).await?, [false, true, false]);
+        let rest = empty(&*receiver, 1, Patience::with("what was given back")).await?;
+        ensure_eq!(names(&rest), ["m00002"]);
+        Ok(())
+    }
+
+    async fn positions_that_never_were_are_answered_false_and_harm_nothing(bench: &Bench) -> Result<()> {
+        let (queues, receiver) = bench.filled(&sends(2)).await?;
+        let ReceivedBatch { messages, mut claim } = receive(&*receiver, 2).await?;
+        let none = [0, u64::MAX, i64::MAX as u64, i64::MAX as u64 + 1, messages[1].position + 1_000];
+        ensure_eq!(claim.complete(&none).await?, [false; 5]);
+        ensure_eq!(claim.abandon(&none).await?, [false; 5]);
+        ensure_eq!(claim.move_to(&none, &billing()).await?, [false; 5]);
+        claim.renew().await?;
+        nothing_to_receive(&*receiver).await?;
+        ensure_eq!(claim.complete(&positions(&messages)).await?, [true, true]);
+        ensure_eq!(depth(&*queues, &billing()).await?, 0);
+        Ok(())
+    }
+
+    async fn settling_nothing_is_answered_with_nothing(bench: &Bench) -> Result<()> {
+        let (_queues, receiver) = bench.filled(&sends(1)).await?;
+        let ReceivedBatch { messages, mut claim } = receive(&*receiver, 1).await?;
+        ensure!(claim.complete(&[]).await?.is_empty());
+        ensure!(claim.abandon(&[]).await?.is_empty());
+        ensure!(claim.move_to(&[], &billing()).await?.is_empty());
+        ensure_eq!(claim.complete(&positions(&messages)).await?, [true]);
+        // Nothing is left to hold on to, and nothing was lost.
+        claim.renew().await?;
+        let mut nothing = receiver.try_receive(&Selection::Next(limit(1))).await?;
+        nothing.claim.renew().await?;
+        Ok(())
+    }
+
+    async fn a_claim_that_has_settled_a_part_holds_the_rest(bench: &Bench) -> Result<()> {
+        let (queues, receiver) = bench.filled(&sends(4)).await?;
+        let audit = address("audit");
+        queues.create(&audit).await?;
+        let ReceivedBatch { messages, mut claim } = receive(&*receiver, 4).await?;
+        let held = positions(&messages);
+        ensure_eq!(claim.complete(&held[..1]).await?, [true]);
+        ensure_eq!(claim.move_to(&held[1..2], &audit).await?, [true]);
+        ensure_eq!(claim.abandon(&held[2..3]).await?, [true]);
+        let mut other = receive(&*receiver, 4).await?;
+        ensure_eq!(names(&other.messages), ["m00002"]);
+        claim.renew().await?;
+        ensure_eq!(claim.complete(&held).await?, [false, false, false, true]);
+        ensure_eq!(other.claim.complete(&positions(&other.messages)).await?, [true]);
+        ensure_eq!((depth(&*queues, &billing()).await?, depth(&*queues, &audit).await?), (0, 1));
         Ok(())
     }
 

@@ -2,33 +2,46 @@
 
 mod faulty;
 
-use std::{sync::Arc, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
 use postdate_conformance::{Outcome, Place, Suite};
 use postdate_core::{Backend, Memory, Queues};
 
-use faulty::{Fault, FaultyBackend, FaultyQueues};
+use faulty::{Fault, FaultyBackend, Meddlings};
 
-/// The check fails for this reason with the fault, and passes without it.
+/// What does not come within this time does not come: memory is fast.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// The check fails for this reason with the fault, and passes without it. Both at once: most of it is waiting.
 fn is_caught(fault: Fault, check: &str, reason: &str) {
-    match suite(fault).check(check) {
+    let (with, without) = thread::scope(|scope| {
+        let with = scope.spawn(|| suite(fault).patience(PATIENCE).check(check));
+        let without = suite(Fault::None).check(check);
+        (with.join(), without)
+    });
+    match with.expect("a check catches panics itself") {
         Outcome::Failed(why) => {
             assert!(why.contains(reason), "{fault:?} failed {check} for another reason: {why}")
         }
         other => panic!("{fault:?} was not caught by {check}: {other:?}"),
     }
-    assert_eq!(suite(Fault::None).check(check), Outcome::Passed, "{check} without a fault");
+    assert_eq!(without, Outcome::Passed, "{check} without a fault");
 }
 
 fn suite(fault: Fault) -> Suite {
     Suite::new("faulty")
         .stores(move |place| {
-            let backend = FaultyBackend { memory: memory(place), fault };
+            let meddlings = place.shared(Meddlings::default);
+            let backend = FaultyBackend { memory: memory(place), fault, meddlings };
             async move { Ok(Arc::new(backend) as Arc<dyn Backend>) }
         })
-        .queues(move |place| {
-            let queues = FaultyQueues { queues: memory(place).queues(), fault };
+        .queues(|place| {
+            let queues = memory(place).queues();
             async move { Ok(Arc::new(queues) as Arc<dyn Queues>) }
+        })
+        .meddling(|place, meddling| {
+            let meddled = place.shared(Meddlings::default).meddle(meddling);
+            async move { Ok(meddled) }
         })
 }
 
@@ -76,16 +89,107 @@ caught! {
         by endpoints_never_see_each_others_messages because "endpoint \"Orders\"";
     a_store_that_panics_is_caught: Panics
         by the_counts_are_right because "panicked: planted";
-    a_dispatcher_that_sends_outside_the_transaction_is_caught: SendsOutside
-        by what_is_sent_within_a_dropped_transaction_never_appears because "what was rolled back appeared";
-    a_dispatcher_that_stops_at_a_failure_is_caught: StopsAtAFailure
-        by a_missing_destination_does_not_keep_others_from_being_sent because "failed is [";
-    a_queue_that_is_emptied_by_browsing_is_caught: BrowsingTakes
-        by browsing_takes_nothing because "[QueuedMessage";
-    a_queue_that_counts_no_deliveries_is_caught: CountsNoDeliveries
-        by deliveries_are_counted because "deliveries is 0, not 1";
-    a_queue_that_renews_what_was_lost_is_caught: RenewsWhatIsLost
-        by a_lost_receive_claim_is_not_renewed because "accepted, not refused as ClaimLost";
+
+    a_backend_that_can_be_set_up_once_only_is_caught: SetsUpOnce
+        by eight_may_set_up_at_once because "set up: refused";
+    a_backend_that_cuts_the_names_of_endpoints_off_is_caught: CutsEndpointNames
+        by endpoints_with_the_longest_names_are_told_apart because "other content";
+    a_backend_that_takes_a_newer_schema_for_its_own_is_caught: AcceptsANewerSchema
+        by a_newer_schema_is_refused_and_left_alone because "accepted, not refused as TooNew";
+    a_backend_that_loses_messages_with_an_older_schema_is_caught: LosesMessagesWithAnOlderSchema
+        by an_older_schema_is_brought_up_and_keeps_its_messages because "for all due messages";
+    a_backend_that_makes_tables_when_it_is_opened_is_caught: MakesTablesWhenOpened
+        by without_the_right_to_make_tables_all_but_setting_up_works because "opening: faulty";
+    a_backend_that_does_not_say_what_right_is_missing_is_caught: BlamesNobodyForAMissingRight
+        by setting_up_without_the_right_to_make_tables_says_so because "a matter of configuration, not of Other";
+
+    a_store_that_rounds_due_times_down_is_caught: RoundsDown
+        by due_times_are_rounded_up_to_the_resolution because "was rounded down to";
+    a_store_for_which_a_long_delay_is_none_is_caught: TurnsLongDelaysIntoNone
+        by a_long_delay_is_just_a_delay because "was stored as";
+    a_store_that_keeps_what_clocks_on_walls_show_is_caught: LosesTheRepeatedHour
+        by instants_are_the_same_in_every_time_zone_of_a_session because "in America/New_York";
+    a_store_that_takes_headers_for_text_is_caught: MakesTextOfHeaders
+        by random_messages_come_back_byte_for_byte because "other headers for";
+    a_store_that_stores_in_steps_is_caught: StoresInSteps
+        by a_dropped_call_of_store_happened_as_a_whole_or_not_at_all because "1 of 3 messages of a dropped call";
+    a_store_that_cancels_in_steps_is_caught: CancelsInSteps
+        by a_dropped_cancellation_happened_as_a_whole_or_not_at_all because "on one message of two";
+    a_store_that_cancels_what_was_free_a_moment_ago_is_caught: CancelsWhatItSawFree
+        by of_a_cancellation_and_a_claim_exactly_one_wins_in_ten_thousand_races
+        because "is held by 1 claims, and its cancellations were answered";
+    a_list_that_skips_lines_is_caught: SkipsLinesOfAList
+        by following_the_cursors_shows_every_message_exactly_once because "of 100 messages, or in another order";
+    a_list_that_takes_prefixes_for_patterns_is_caught: TakesPrefixesForPatterns
+        by hostile_text_in_a_filter_means_itself because "ids that begin with \"100%\"";
+    a_store_that_shows_bodies_is_caught: ShowsBodies
+        by no_debug_output_shows_a_body_or_a_header_value because "the store shows a secret";
+    an_error_that_tells_a_body_is_caught: TellsBodies
+        by no_error_shows_a_body_or_a_header_value because "a conflict shows a secret";
+    a_store_that_never_wakes_anybody_is_caught: NeverWakes
+        by a_wait_ends_when_a_message_is_due_earlier because "changed() of the store did not complete";
+    a_store_that_wakes_all_the_time_is_caught: AlwaysWakes
+        by a_wait_does_not_end_all_the_time_for_no_reason because "again and again";
+
+    a_store_that_brings_too_many_is_caught: BringsTooMany
+        by no_more_messages_are_fetched_than_were_asked_for because "2 of 1";
+    a_store_that_brings_one_at_a_time_is_caught: BringsOneAtATime
+        by a_large_backlog_comes_oldest_first_in_full_batches_and_each_message_once because "20000 fetches";
+    a_store_that_reads_one_page_is_caught: ReadsOnePage
+        by a_message_behind_many_that_are_held_is_found because "nothing was fetched though a message is due";
+    a_store_with_a_watermark_is_caught: KeepsAWatermark
+        by what_was_stored_late_with_an_earlier_due_time_is_found because "nothing was fetched though a message is due";
+    a_store_that_hides_contention_is_caught: HidesContention
+        by others_are_told_that_what_is_due_is_held because "batch.contended";
+    a_store_that_loses_what_nobody_took_is_caught: LosesWhatNobodyTook
+        by a_dropped_call_of_fetch_holds_nothing_for_good because "messages are left";
+    a_store_that_lets_engines_spin_is_caught: AsksToComeBackAtOnce
+        by an_idle_engine_leaves_the_store_alone because "in which nothing happened";
+    a_store_that_never_hands_over_is_caught: NeverHandsOver
+        by when_a_handle_is_closed_another_one_goes_on because "in vain for a due message";
+    a_store_that_lets_engines_sleep_too_long_is_caught: AsksToComeBackLate
+        by the_engine_is_never_early_and_soon_on_time because " late";
+    a_store_that_stops_at_unreadable_rows_is_caught: StopsAtUnreadableRows
+        by an_unreadable_row_does_not_stop_the_rest because "a row cannot be read";
+    a_store_that_puts_whole_batches_aside_is_caught: PutsAsideWholeBatches
+        by rows_that_are_all_unreadable_do_not_stop_what_comes_behind_them because "for all due messages";
+    a_store_for_which_unreadable_rows_stay_due_is_caught: LeavesUnreadableRowsDue
+        by an_unreadable_row_does_not_hold_up_the_next_due_time because "what is due next is";
+    a_store_whose_unreadable_rows_let_engines_spin_is_caught: LeavesUnreadableRowsDue
+        by an_engine_goes_past_an_unreadable_row_and_does_not_come_back_for_it because "for a row that cannot be read";
+    a_store_that_hides_unreadable_rows_is_caught: HidesUnreadableRows
+        by an_unreadable_row_is_shown_with_what_is_wrong_with_it because "the list shows []";
+
+    a_claim_that_removes_nothing_is_caught: RemovesNothing
+        by a_removed_message_is_gone because "handle.get";
+    an_engine_whose_claims_remove_nothing_is_caught: RemovesNothing
+        by the_engine_sends_everything_once_and_empties_the_store because "for the store to be empty";
+    an_engine_whose_transactions_remove_nothing_is_caught: RemovesNothing
+        by in_one_transaction_everything_arrives_exactly_once_over_a_cut because "for the store to be empty";
+    an_engine_whose_claims_forget_failures_is_caught: ForgetsFailures
+        by a_poison_message_is_tried_as_often_as_it_may_be_and_holds_up_nobody because "in vain for messages to arrive";
+    a_backlog_whose_claims_are_forgotten_is_caught: ForgetsClaims
+        by two_handles_share_a_large_backlog because "removing what the claim holds was answered";
+    a_claim_that_removes_in_steps_is_caught: RemovesInSteps
+        by in_every_mode_a_dropped_removal_happened_as_a_whole_or_not_at_all because "on one message of two";
+    a_claim_that_counts_in_steps_is_caught: CountsInSteps
+        by a_dropped_failure_is_counted_for_the_whole_batch_or_not_at_all because "the failures of a dropped call";
+    a_claim_that_commits_in_steps_is_caught: CommitsInSteps
+        by in_every_mode_a_dropped_commit_happened_as_a_whole_or_not_at_all because "on one message of two";
+    a_claim_that_counts_releases_as_failures_is_caught: CountsReleases
+        by an_outage_of_a_destination_consumes_no_retries because "the outage was counted";
+    a_claim_that_counts_being_dropped_as_a_failure_is_caught: CountsDrops
+        by a_dropped_claim_gives_its_messages_back because "giving back was counted as a failure";
+    a_claim_that_keeps_what_is_dropped_is_caught: KeepsWhatIsDropped
+        by a_dropped_claim_gives_its_messages_back because "only after the end of its lease";
+    a_claim_that_ignores_retry_times_is_caught: IgnoresRetryTimes
+        by a_failed_message_comes_again_at_its_retry_time_and_not_before because "after the failure";
+    a_claim_that_forgets_errors_is_caught: ForgetsErrors
+        by the_last_error_is_shown because "not Some(\"first\")";
+    a_claim_that_chokes_on_a_text_is_caught: ChokesOnNul
+        by an_error_text_of_any_letters_does_not_keep_a_failure_from_being_counted because "a text with a NUL in it";
+    a_claim_without_a_fence_is_caught: KnowsNoFence
+        by a_claim_cannot_touch_what_it_gave_back because "a stale claim was answered with [true]";
 }
 
 #[test]

@@ -78,3 +78,66 @@ impl Calls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Event, Observer, StoreErrorKind};
+
+    const TIME_TO_TRIGGER: Duration = Duration::from_secs(30);
+
+    /// The turns of the breaker, as they were told.
+    #[derive(Debug, Default)]
+    struct Turns(Mutex<Vec<&'static str>>);
+
+    impl Observer for Turns {
+        fn observe(&self, event: &Event<'_>) {
+            match event {
+                Event::BreakerTripped { .. } => self.0.lock().unwrap().push("tripped"),
+                Event::BreakerClosed { .. } => self.0.lock().unwrap().push("closed"),
+                _ => {}
+            }
+        }
+    }
+
+    fn calls() -> (Calls, Reporter, Arc<Turns>) {
+        let turns = Arc::<Turns>::default();
+        let calls = Calls::new(BreakerName::Fetch, Operation::FetchDue, TIME_TO_TRIGGER);
+        (calls, Reporter::new(vec![turns.clone()], None), turns)
+    }
+
+    async fn fails_for_long(calls: &Calls, reporter: &Reporter, operation: Operation) {
+        let error = StoreError::new(StoreErrorKind::Unavailable, operation, "test", "it is away");
+        for _ in 0..4 {
+            calls.failed(reporter, operation, &error);
+            tokio::time::advance(TIME_TO_TRIGGER / 2).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_of_several_kinds_are_one_breaker_to_the_outside() {
+        let (calls, reporter, turns) = calls();
+        fails_for_long(&calls, &reporter, Operation::Remove).await;
+        fails_for_long(&calls, &reporter, Operation::Commit).await;
+        fails_for_long(&calls, &reporter, Operation::Remove).await;
+        assert_eq!(*turns.0.lock().unwrap(), ["tripped"]);
+        calls.answered(&reporter, Operation::Remove);
+        assert_eq!(*turns.0.lock().unwrap(), ["tripped"], "the other one still fails");
+        calls.answered(&reporter, Operation::Commit);
+        assert_eq!(*turns.0.lock().unwrap(), ["tripped", "closed"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_nobody_needs_any_more_is_forgotten() {
+        let (calls, reporter, turns) = calls();
+        fails_for_long(&calls, &reporter, Operation::Remove).await;
+        tokio::time::advance(FORGET - TIME_TO_TRIGGER / 2).await;
+        calls.answered(&reporter, Operation::FetchDue);
+        assert_eq!(*turns.0.lock().unwrap(), ["tripped"]);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        calls.answered(&reporter, Operation::FetchDue);
+        assert_eq!(*turns.0.lock().unwrap(), ["tripped", "closed"]);
+    }
+}

@@ -213,4 +213,21 @@ mod tests {
         context.store_answered(Operation::FetchDue);
         assert!(context.reporter.tripped_now().is_empty());
     }
+    #[tokio::test(start_paused = true)]
+    async fn a_destination_is_back_once() {
+        let (context, billing) = (context().await, Address::new("billing").unwrap());
+        assert!(!context.reached(&billing), "it was never away");
+        context.unavailable(&billing, "it is down");
+        assert!(context.reached(&billing));
+        assert!(!context.reached(&billing));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_held_against_a_message_is_held_once() {
+        let (context, [bad, good]) = (context().await, ["bad", "good"].map(|id| MessageId::new(id).unwrap()));
+        context.suspect(bad.clone(), "it broke the transaction".to_owned());
+        assert_eq!(context.suspicion(&good), None);
+        assert_eq!(context.suspicion(&bad).as_deref(), Some("it broke the transaction"));
+        assert_eq!(context.suspicion(&bad), None);
+    }
 }

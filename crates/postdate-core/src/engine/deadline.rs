@@ -70,3 +70,41 @@ impl Deadline {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends_in(millis: u64) -> Option<Instant> {
+        Some(now() + Duration::from_millis(millis))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_is_renewed_at_half_time_and_nothing_is_sent_at_its_end() {
+        let deadline = Deadline::new(ends_in(30_000));
+        assert_eq!((deadline.renewal(), deadline.sending_ends()), (ends_in(15_000), ends_in(29_000)));
+        deadline.extend(ends_in(2_000));
+        assert_eq!((deadline.renewal(), deadline.sending_ends()), (ends_in(1_000), ends_in(1_500)));
+        tokio::time::advance(Duration::from_millis(1_499)).await;
+        assert!(deadline.allows_sending());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!deadline.allows_sending());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_without_an_end_is_never_renewed() {
+        let deadline = Deadline::new(None);
+        assert_eq!((deadline.renewal(), deadline.sending_ends()), (None, None));
+        assert!(deadline.allows_sending());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn under_a_lost_claim_nothing_is_sent_and_a_failed_renewal_is_tried_again() {
+        let deadline = Deadline::new(ends_in(30_000));
+        deadline.renew_after(Duration::from_secs(1));
+        assert_eq!((deadline.renewal(), deadline.sending_ends()), (ends_in(1_000), ends_in(29_000)));
+        deadline.lose();
+        assert_eq!(deadline.renewal(), None);
+        assert!(!deadline.allows_sending());
+    }
+}

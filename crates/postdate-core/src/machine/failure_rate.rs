@@ -63,6 +63,15 @@ mod tests {
     }
 
     #[test]
+    fn a_window_with_as_many_failures_as_permitted_is_calm_once_it_is_over() {
+        let (mut rate, start) = (FailureRate::new(NonZeroU32::MIN), Instant::now());
+        assert_eq!((0..31).filter(|_| rate.failure(start)).count(), 1);
+        assert!((0..30).all(|_| !rate.failure(start + WINDOW)));
+        assert!(!rate.pass(start + 59 * SECOND));
+        assert!(rate.pass(start + 60 * SECOND));
+    }
+
+    #[test]
     fn a_calm_window_ends_the_episode() {
         let (mut rate, start) = (FailureRate::new(NonZeroU32::MIN), Instant::now());
         for _ in 0..40 {

@@ -36,11 +36,6 @@ impl RateLimit {
         self.spent_until.map_or(now, |until| until.max(now))
     }
 
-    /// Forgets what was sent.
-    pub(crate) fn reset(&mut self) {
-        self.spent_until = None;
-    }
-
     /// So many were sent.
     pub(crate) fn spend(&mut self, now: Instant, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);

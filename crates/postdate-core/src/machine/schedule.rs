@@ -166,10 +166,7 @@ impl Schedule {
         if self.behind {
             limit.spend(now, count);
         }
-        let was_behind = std::mem::replace(&mut self.behind, lateness > CatchUp::BEHIND);
-        if was_behind && !self.behind {
-            limit.reset();
-        }
+        self.behind = lateness > CatchUp::BEHIND;
     }
 
     fn plan_wait(&mut self, now: Instant, wait: Option<Duration>, probe: Option<Instant>) {
@@ -406,7 +403,7 @@ mod tests {
             schedule.step(now + SECOND / 10, Step::Ended { was_slow: false, disturbed: false, harmful: 0 }),
             fetch(2)
         );
-        let on_time = Step::Fetched { count: 2, full: true, contended: false, lateness: SECOND };
+        let on_time = Step::Fetched { count: 2, full: true, contended: false, lateness: CatchUp::BEHIND };
         assert_eq!(schedule.step(now + SECOND / 10, on_time), fetch(10));
     }
 

@@ -15,6 +15,9 @@ use crate::{Address, Clock, EndpointName, Operation, OutgoingMessage, StoreError
 
 pub(super) const RESOLUTION: Duration = Duration::from_micros(1);
 pub(super) const MAX_MESSAGE_BYTES: usize = 4 << 20;
+/// More: a copy in the error queue carries the story of its failure, too, and what is sent to be delayed may turn out
+/// to be too large for that.
+pub(super) const MAX_QUEUED_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
 
 /// Everything there is, behind one lock: what is done under one locking is one transaction.
 pub(super) struct Place {

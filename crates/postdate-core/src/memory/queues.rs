@@ -89,6 +89,10 @@ impl Queues for MemoryQueues {
         Arc::new(self.clone())
     }
 
+    fn max_message_bytes(&self) -> usize {
+        place::MAX_QUEUED_BYTES
+    }
+
     async fn receiver(&self, queue: &Address) -> Result<Arc<dyn Receiver>, StoreError> {
         let mut contents = self.place.lock();
         let watcher = find(&mut contents, queue, Operation::Receive)?.watchers.join();
@@ -115,6 +119,9 @@ impl Dispatcher for MemoryQueues {
         let now = self.place.now();
         let mut contents = self.place.lock();
         let send = |message: &OutgoingMessage| {
+            if message.size() > place::MAX_QUEUED_BYTES {
+                return Err(too_large(message));
+            }
             if !contents.queues.contains_key(&message.destination) {
                 return Err(no_destination(message));
             }
@@ -179,6 +186,12 @@ pub(super) fn find<'a>(
 fn no_destination(message: &OutgoingMessage) -> DispatchError {
     let detail = format!("there is no queue {:?}; create it first", message.destination);
     DispatchError::new(DispatchErrorKind::NoDestination, detail)
+}
+
+fn too_large(message: &OutgoingMessage) -> DispatchError {
+    let (size, limit) = (message.size(), place::MAX_QUEUED_BYTES);
+    let detail = format!("the message has {size} bytes, the limit of a queue is {limit}");
+    DispatchError::new(DispatchErrorKind::Rejected, detail)
 }
 
 fn foreign_transaction() -> DispatchError {

@@ -51,9 +51,17 @@ impl Receiver for MemoryReceiver {
         let queue = find(&mut contents, &self.queue, Operation::Receive)?;
         let now = self.place.now();
         let hold = Hold { claim, until: self.place.lease_end(now) };
-        let free = queue.messages.iter_mut().filter(|(_, queued)| !queued.is_held(now));
+        let mut free = queue.messages.iter_mut().filter(|(_, queued)| !queued.is_held(now));
         let chosen: Vec<_> = match selection {
-            Selection::Next(limit) => free.take(limit.get()).collect(),
+            Selection::Next(limit) => {
+                let chosen = free.by_ref().take(limit.get()).collect();
+                match free.next() {
+                    // Somebody who shares this receiver may have looked before that came.
+                    Some(_) => self.watcher.give_reason(),
+                    None => self.watcher.forget_reasons(),
+                }
+                chosen
+            }
             Selection::Ids(ids) => free.filter(|(_, queued)| ids.contains(&queued.message.id)).collect(),
         };
         let messages: Vec<QueuedMessage> = chosen

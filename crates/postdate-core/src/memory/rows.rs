@@ -22,17 +22,20 @@ pub(super) struct Rows {
 pub(super) struct Row {
     pub(super) message: OutgoingMessage,
     pub(super) due: Timestamp,
+    /// The absolute due time that the sender gave, to tell a repeated call from a conflict.
+    pub(super) asked: Option<Timestamp>,
     pub(super) failures: u32,
     pub(super) last_error: Option<String>,
     pub(super) hold: Option<Hold>,
 }
 
 impl Rows {
-    pub(super) fn insert(&mut self, message: OutgoingMessage, due: Timestamp) {
+    pub(super) fn insert(&mut self, message: OutgoingMessage, due: Timestamp, asked: Option<Timestamp>) {
         self.last_stored += 1;
         let key = (due, self.last_stored);
         self.keys.insert(message.id.clone(), key);
-        self.by_attempt.insert(key, Row { message, due, failures: 0, last_error: None, hold: None });
+        let row = Row { message, due, asked, failures: 0, last_error: None, hold: None };
+        self.by_attempt.insert(key, row);
         self.watchers.announce(due);
     }
 

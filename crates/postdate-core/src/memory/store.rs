@@ -51,14 +51,17 @@ impl DelayedMessageStore for MemoryStore {
                 return Err(place::error(StoreErrorKind::TooLarge, Operation::Store, detail));
             }
             let due_at = resolve(*due, now, Operation::Store)?;
-            let known = rows.get(id).map(|(_, row)| (&row.message, row.due)).or_else(|| new.get(id).copied());
-            stored.push(match known {
+            let asked = asked(*due, due_at);
+            let known = rows.get(id).map(|(_, row)| (&row.message, row.due, row.asked));
+            stored.push(match known.or_else(|| new.get(id).copied()) {
                 None => {
-                    new.insert(id, (message, due_at));
+                    new.insert(id, (message, due_at, asked));
                     due_at
                 }
-                Some((same, due_then))
-                    if same == message && (due_then == due_at || matches!(due, Due::After(_))) =>
+                // An operator may have given it another due time since.
+                Some((same, due_then, asked_then))
+                    if same == message
+                        && (asked.is_none() || asked_then.is_none() || asked == asked_then) =>
                 {
                     due_then
                 }
@@ -68,9 +71,9 @@ impl DelayedMessageStore for MemoryStore {
                 }
             });
         }
-        for (DelayedMessage { message, .. }, due) in messages.iter().zip(&stored) {
+        for (DelayedMessage { message, due }, due_at) in messages.iter().zip(&stored) {
             if rows.get(&message.id).is_none() {
-                rows.insert(message.clone(), *due);
+                rows.insert(message.clone(), *due_at, asked(*due, *due_at));
             }
         }
         Ok(stored)
@@ -133,6 +136,11 @@ impl Row {
     pub(super) fn to_due_message(&self) -> DueMessage {
         DueMessage { message: self.message.clone(), due: self.due, failures: self.failures }
     }
+}
+
+/// The due time that was asked for, where it is absolute: relative ones are not compared.
+fn asked(due: Due, due_at: Timestamp) -> Option<Timestamp> {
+    matches!(due, Due::At(_)).then_some(due_at)
 }
 
 /// The instant that is stored for a due time.

@@ -57,6 +57,28 @@ async fn a_wait_for_a_change_ends_for_what_is_earlier_than_was_said_and_for_noth
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_asked_is_compared_and_not_what_became_of_it() {
+    let store = open(&memory(), TransactionMode::ReceiveOnly).await;
+    let message = |due| [Message::new("x").id(MessageId::new("42").unwrap()).to(billing(), due)];
+    let at: jiff::Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+    let later = at + TERM;
+    store.store(&message(Due::at(at))).await.unwrap();
+    store.reschedule(&MessageId::new("42").unwrap(), Due::at(later)).await.unwrap();
+
+    assert_eq!(store.store(&message(Due::at(at))).await.unwrap(), [later]);
+    let other = store.store(&message(Due::at(later))).await;
+    assert_eq!(other.unwrap_err().kind(), StoreErrorKind::Conflict);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_absolute_due_time_is_not_compared_with_a_relative_one() {
+    let store = open(&memory(), TransactionMode::ReceiveOnly).await;
+    let message = |due| [Message::new("x").id(MessageId::new("42").unwrap()).to(billing(), due)];
+    let due = store.store(&message(Due::after(TERM))).await.unwrap();
+    assert_eq!(store.store(&message(Due::at(due[0] + TERM))).await.unwrap(), due);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_transaction_whose_lease_is_over_does_nothing() {
     let memory = memory();
     let queues = memory.queues();

@@ -1,15 +1,21 @@
 //! Waking those who wait for a change.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{
+    Arc, Mutex, PoisonError, Weak,
+    atomic::{AtomicU64, Ordering},
+};
 
 use jiff::Timestamp;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// One handle's wish to be woken.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
     looks_again: Mutex<Option<Timestamp>>,
-    earlier: Notify,
+    /// Counts the reasons to wake. Not a permit for one: all who wait have to look.
+    reasons: watch::Sender<u64>,
+    /// How many of them [`changed`](Self::changed) has told of.
+    told: AtomicU64,
 }
 
 /// All who wait for changes in one place.
@@ -28,7 +34,21 @@ impl Watcher {
 
     /// Completes when something became free to take before that, now or since the last call.
     pub(super) async fn changed(&self) {
-        self.earlier.notified().await;
+        let told = self.told.load(Ordering::Acquire);
+        let mut reasons = self.reasons.subscribe();
+        // An error would mean that the sender is gone, and the sender is in `self`.
+        if let Ok(count) = reasons.wait_for(|count| *count != told).await {
+            self.told.fetch_max(*count, Ordering::AcqRel);
+        }
+    }
+
+    /// Whoever begins to wait now has no reason to look: nothing is left.
+    pub(super) fn forget_reasons(&self) {
+        self.told.store(*self.reasons.borrow(), Ordering::Release);
+    }
+
+    pub(super) fn give_reason(&self) {
+        self.reasons.send_modify(|count| *count += 1);
     }
 }
 
@@ -44,8 +64,7 @@ impl Watchers {
         self.0.retain(|watcher| {
             let Some(watcher) = watcher.upgrade() else { return false };
             if watcher.looks_again().is_none_or(|then| at < then) {
-                // Leaves a permit if nobody waits yet: a change between two calls is not missed.
-                watcher.earlier.notify_one();
+                watcher.give_reason();
             }
             true
         });

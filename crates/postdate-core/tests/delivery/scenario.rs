@@ -29,6 +29,8 @@ pub(crate) struct Destinations {
     behaviours: Mutex<BTreeMap<String, Behaviour>>,
     poison: Mutex<BTreeSet<MessageId>>,
     pub(crate) attempts: Mutex<Vec<(MessageId, tokio::time::Instant)>>,
+    /// The destinations of the messages of each call.
+    pub(crate) calls: Mutex<Vec<Vec<String>>>,
     delivered: Mutex<Vec<(OutgoingMessage, tokio::time::Instant)>>,
 }
 
@@ -95,6 +97,8 @@ impl Dispatcher for ToDestinations {
         messages: &[OutgoingMessage],
         _: Option<Enlistment<'_>>,
     ) -> Vec<Result<(), DispatchError>> {
+        let destinations = messages.iter().map(|message| message.destination.to_string()).collect();
+        self.0.calls.lock().unwrap().push(destinations);
         let mut outcomes = Vec::new();
         for message in messages {
             outcomes.push(self.0.one(message).await);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use postdate_core::Settings;
+
 use crate::scenario::{Behaviour, Scenario};
 
 #[tokio::test(start_paused = true)]
@@ -47,4 +49,20 @@ async fn stats(memory: &postdate_core::Memory) -> postdate_core::Stats {
     use postdate_core::{Backend as _, EndpointName, TransactionMode};
     let endpoint = EndpointName::new("orders").unwrap();
     memory.open(&endpoint, TransactionMode::None).await.unwrap().stats().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_tells_how_many_batches_it_cut_off() {
+    let mut settings = Settings::default();
+    settings.drain_time = Duration::from_secs(1);
+    let scenario = Scenario::with(|builder| builder.settings(settings)).await;
+    scenario.destinations.behave("hangs", Behaviour::Hangs);
+    for id in ["a", "b"] {
+        scenario.send(id, "hangs", 0).await;
+        scenario.pass(0.2).await;
+    }
+    let start = tokio::time::Instant::now();
+    assert_eq!(scenario.delivery.stop().await.cut_off, 2);
+    assert_eq!(start.elapsed().as_secs(), 1);
+    assert_eq!(stats(&scenario.memory).await.in_flight, 0);
 }

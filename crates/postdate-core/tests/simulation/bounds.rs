@@ -22,6 +22,8 @@ const ENOUGH: usize = 10;
 const MOST_CALLS_IN_AN_OUTAGE: usize = 60;
 /// The engine's default for all breakers.
 const TIME_TO_TRIGGER: Duration = Duration::from_secs(30);
+/// Answers that come so soon after each other may be heard in any order.
+const AT_ONCE: Duration = Duration::from_secs(1);
 /// Stopping may take the drain time and a moment.
 const LONGEST_STOP: Duration = Duration::from_secs(31);
 
@@ -63,20 +65,26 @@ struct Conduct {
 #[derive(Debug, Default)]
 struct Streak {
     failing_since: Option<Duration>,
+    last_failure: Option<Duration>,
+    /// A failure just before the last success: whoever waits for both may hear of it after the success.
+    overtaken: Option<Duration>,
     succeeded: bool,
 }
 
 impl Streak {
     fn answered(&mut self, success: bool, at: Duration) {
         if success {
-            *self = Self { failing_since: None, succeeded: true };
+            let overtaken = self.last_failure.filter(|failure| at < *failure + AT_ONCE);
+            *self = Self { overtaken, succeeded: true, ..Self::default() };
         } else {
             self.failing_since.get_or_insert(at);
+            self.last_failure = Some(at);
         }
     }
 
     fn justifies_tripping(&self, at: Duration) -> bool {
-        self.failing_since.is_some_and(|since| at >= since + TIME_TO_TRIGGER)
+        let since = self.failing_since.map(|since| self.overtaken.unwrap_or(since));
+        since.is_some_and(|since| at >= since + TIME_TO_TRIGGER)
     }
 
     fn works(&self) -> bool {

@@ -141,6 +141,7 @@ impl Node {
         let world = &self.world;
         let dispatcher = |role| SimDispatcher::new(world.clone(), life.clone(), role);
         let mut settings = world.plan.settings();
+        settings.drain_time = world.plan.drain_time;
         if world.has(Planted::OneRetryTooMany) {
             settings.number_of_retries += 1;
         }
@@ -155,11 +156,10 @@ impl Node {
             .transaction_mode(world.plan.mode())
             .settings(settings)
             .observer(Arc::new(Listener { world: world.clone(), life: life.clone() }));
-        let builder = if world.plan.pumps {
-            builder.pump(Arc::new(SimReceiver::new(world.clone(), life.clone())))
-        } else {
-            builder
-        };
+        if world.plan.pumps {
+            let receiver = SimReceiver::new(world.clone(), life.clone());
+            return builder.pump(Arc::new(receiver)).start().await;
+        }
         builder.start().await
     }
 

@@ -21,6 +21,8 @@ pub(crate) const SEND_TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Everything settles so long after the faults have stopped: a lease, the longest wait, and all the back-off
 /// steps of a message that is refused again and again.
 const CONVERGENCE: SignedDuration = SignedDuration::from_secs(30 + 60 + 90);
+/// The longest pause after a failed move to the error queue. Only clocks that leap lead to it within a run.
+const LONGEST_MOVE_PAUSE: SignedDuration = SignedDuration::from_secs(300);
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 pub(crate) const RETRY_BACKOFF: Backoff = Backoff::new(FIRST_RETRY, Duration::from_secs(20));
 
@@ -146,18 +148,19 @@ impl Plan {
             slow_after: Duration::from_millis(extra.pick(&[100, 1_000, 1_000, 5_000])),
             drain_time: Duration::from_secs(extra.pick(&[2, 30, 30])),
         };
+        plan.pumps = rng.chance(400);
+        if plan.pumps {
+            plan.queue_outages = Outages::draw(rng, 250);
+        }
         if extra.chance(100) {
             plan.messages = extra.within(60..120);
         }
         let leap = |extra: &mut Rng| (extra.millis(1_000..150_000), extra.pick(&[-3_600, -20, 20, 3_600]));
-        if extra.chance(150) {
+        // By a clock that leaps nobody can tell for how long a message has waited in the queue.
+        if !plan.pumps && extra.chance(150) {
             plan.store_leaps = (0..extra.within(1..3)).map(|_| leap(extra)).collect();
         }
         plan.process_leap = extra.chance(150).then(|| leap(extra));
-        plan.pumps = extra.chance(400);
-        if plan.pumps {
-            plan.queue_outages = Outages::draw(extra, 250);
-        }
         match planted {
             Some(Planted::NoWakeAndNoCap) => {
                 plan.wakes = Wakes::Nobody;
@@ -203,7 +206,11 @@ impl Plan {
             shortest_retry: signed(FIRST_RETRY),
             resolution: SignedDuration::from_micros(1),
             maximum_lateness: self.maximum_lateness.map(signed),
-            converges_within: Some(CONVERGENCE),
+            converges_within: Some(if self.store_leaps.is_empty() {
+                CONVERGENCE
+            } else {
+                CONVERGENCE + LONGEST_MOVE_PAUSE
+            }),
         }
     }
 

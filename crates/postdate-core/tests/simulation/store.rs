@@ -83,10 +83,6 @@ impl SimStore {
     }
 
     fn store_now(&self, messages: &[DelayedMessage]) -> Result<Vec<Timestamp>, StoreError> {
-        if self.has(Planted::NotIdempotent) && self.knows(&messages[0].message.id) {
-            let known = "it is known already";
-            return Err(StoreError::new(StoreErrorKind::Conflict, Operation::Store, "simulation", known));
-        }
         let breaks = |message: &DelayedMessage| {
             self.wire.world.nature(&message.message.id) == Some(Nature::BreaksStore)
         };
@@ -95,6 +91,10 @@ impl SimStore {
             let Wire { world, life, to } = &self.wire;
             world.watch(|bounds, now| bounds.answered(life, *to, Operation::Store, false, now));
             std::panic::resume_unwind(Box::new("it breaks the store"));
+        }
+        if self.has(Planted::NotIdempotent) && self.knows(&messages[0].message.id) {
+            let known = "it is known already";
+            return Err(StoreError::new(StoreErrorKind::Conflict, Operation::Store, "simulation", known));
         }
         let stored = at_once(self.inner.store(messages));
         if let Err(refused) = &stored

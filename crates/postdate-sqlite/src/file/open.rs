@@ -174,9 +174,7 @@ fn set(connection: &Connection, pragma: &str, to: i64) -> Result<()> {
 fn use_log(connection: &Connection) -> Result<()> {
     let deadline = Instant::now() + BUSY;
     loop {
-        let switched =
-            connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0));
-        match switched {
+        match switch_to_log(connection) {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => {
                 let detail = format!(
@@ -193,6 +191,16 @@ fn use_log(connection: &Connection) -> Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// The mode that the file is in afterwards. SQLite answers before it commits the change: only the step after the
+/// answer tells whether that worked.
+fn switch_to_log(connection: &Connection) -> rusqlite::Result<String> {
+    let mut statement = connection.prepare("PRAGMA journal_mode = wal")?;
+    let mut rows = statement.query([])?;
+    let mode = rows.next()?.map_or_else(|| Ok(String::new()), |row| row.get(0))?;
+    rows.next()?;
+    Ok(mode)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ const LIST: &str = "
     FROM message INDEXED BY message_attempt
     WHERE endpoint = ?1 AND (attempt_at, seq) > (?2, ?3)
         AND (?4 IS NULL OR destination = ?4) AND (?5 IS NULL OR substr(id, 1, length(?5)) = ?5)
-        AND due >= ?6 AND (?7 IS NULL OR due < ?7) AND failures >= ?8
+        AND due >= ?6 AND (?7 IS NULL OR due < ?7) AND max(failures, 0) >= ?8
     ORDER BY attempt_at, seq LIMIT ?9";
 
 const STATS: &str = "
@@ -53,7 +53,7 @@ pub(super) fn get(
                 message: DueMessage { message, due, failures },
                 state: state(row, held)?,
                 next_attempt: from_micros(row.get(1)?),
-                last_error: row.get(4)?,
+                last_error: record::shown_text(row.get_ref(4)?),
             }))
         })
         .optional()?;
@@ -124,7 +124,7 @@ fn summary(row: &Row<'_>, held: &HashSet<i64>) -> rusqlite::Result<ScheduledSumm
         due: from_micros(row.get(2)?),
         next_attempt: from_micros(row.get(1)?),
         failures: record::small_count(row, 3)?,
-        last_error: row.get(4)?,
+        last_error: record::shown_text(row.get_ref(4)?),
         body_bytes: record::count(row, 7)?,
         state: state(row, held)?,
     })

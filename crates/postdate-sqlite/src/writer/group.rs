@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use postdate_core::StoreErrorKind;
 use rusqlite::Connection;
 
 use super::{
@@ -13,26 +14,26 @@ use super::{
 };
 use crate::{
     error::{Fault, Result},
-    file::{Shared, Synchronous},
+    file::Shared,
 };
 
 /// The writer thread's state.
+///
+/// Its connection never commits less hard than it was opened to. What one commit leaves to the sync of the next is
+/// lost if that sync fails: when it is repeated the system has forgotten what it was about, and whatever is
+/// acknowledged later stands in the log behind a hole.
 pub(super) struct Worker {
     connection: Connection,
     shared: Arc<Shared>,
-    /// What a durable commit needs.
-    durable: Synchronous,
-    /// What the connection is set to, unless a change of it failed.
-    set: Option<Synchronous>,
     /// Changes whenever another connection has committed.
     data_version: Option<i64>,
 }
 
 impl Worker {
     /// Notes at once where the others stand: what they commit from now on is news.
-    pub(super) fn new(connection: Connection, durable: Synchronous, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(connection: Connection, shared: Arc<Shared>) -> Self {
         let data_version = data_version(&connection).ok();
-        Self { connection, shared, durable, set: Some(durable), data_version }
+        Self { connection, shared, data_version }
     }
 
     pub(super) fn run(mut self, queue: Receiver<Box<dyn Job>>) {
@@ -54,6 +55,9 @@ impl Worker {
         if let Err(fault) = &outcome {
             tracing::debug!(?fault, jobs = group.len(), "transaction rolled back");
             self.roll_back();
+            if fault.kind() == StoreErrorKind::Full {
+                self.write_log_back();
+            }
         } else {
             effects.into_iter().for_each(|effects| effects.apply(&self.shared));
         }
@@ -63,7 +67,6 @@ impl Worker {
     }
 
     fn transact(&mut self, group: &mut [Box<dyn Job>], effects: &mut Vec<Effects>) -> Result<()> {
-        self.set_synchronous(group)?;
         self.execute("BEGIN IMMEDIATE")?;
         self.look_for_others()?;
         // Callers may have gone away while others kept the file locked.
@@ -110,19 +113,6 @@ impl Worker {
         Ok(None)
     }
 
-    /// Only fleeting work is committed without waiting for the disk.
-    fn set_synchronous(&mut self, group: &[Box<dyn Job>]) -> Result<()> {
-        let fleeting = group.iter().all(|job| job.work() == Work::Fleeting);
-        let wanted = if fleeting { Synchronous::Normal } else { self.durable };
-        if self.set != Some(wanted) {
-            // A failure may come after the change.
-            self.set = None;
-            wanted.set(&self.connection)?;
-            self.set = Some(wanted);
-        }
-        Ok(())
-    }
-
     /// Wakes everybody if another connection has committed. Own commits do not count: those who wait were woken
     /// for them where they had reason.
     fn look_for_others(&mut self) -> Result<()> {
@@ -147,6 +137,14 @@ impl Worker {
         if let Err(fault) = published {
             tracing::warn!(?fault, "other processes see messages as held that were given back");
             self.roll_back();
+        }
+    }
+
+    /// Makes room in the log by writing it back to the database. Where the database has free pages it need not
+    /// grow for that, and then messages can leave while the disk is full.
+    fn write_log_back(&self) {
+        if let Err(error) = self.connection.execute_batch("PRAGMA wal_checkpoint") {
+            tracing::debug!(%error, "cannot make room in the log");
         }
     }
 

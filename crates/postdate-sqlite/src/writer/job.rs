@@ -25,8 +25,6 @@ pub(crate) enum Work {
     /// It may change its mind after it has written: it gets a savepoint to go back to. That costs a copy of
     /// every page it touches.
     Undoable,
-    /// As plain, and what it writes may be lost in a power failure.
-    Fleeting,
 }
 
 /// What a piece of work sees: the connection within the transaction, and what is to happen after the commit.

@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use super::{Tx, Work, Writer};
 use crate::{
     error::{Fault, Result},
-    file::{Dispatching, Shared, Synchronous},
+    file::{Dispatching, Shared},
     wake::Wakes,
 };
 
@@ -43,7 +43,7 @@ impl Scene {
             wakes: Wakes::default(),
             looks: AtomicU64::new(0),
         });
-        let writer = Writer::start(connection, Synchronous::Full, Arc::clone(&shared)).unwrap();
+        let writer = Writer::start(connection, Arc::clone(&shared)).unwrap();
         Self { directory, shared, writer }
     }
 
@@ -215,23 +215,6 @@ async fn effects_happen_after_the_commit_and_only_of_what_was_committed() {
     };
     scene.together(vec![(Work::Undoable, with_effect(true)), (Work::Undoable, with_effect(false))]).await;
     assert_eq!(applied.load(Ordering::SeqCst), 1);
-}
-
-#[tokio::test]
-async fn only_a_group_of_fleeting_work_commits_without_waiting_for_the_disk() {
-    let scene = Scene::new();
-    let level = || -> Run<i64> {
-        Box::new(|tx| Ok(tx.connection.pragma_query_value(None, "synchronous", |row| row.get(0))?))
-    };
-    for (works, expected) in [
-        (vec![Work::Fleeting, Work::Fleeting], 1),
-        (vec![Work::Fleeting, Work::Plain], 2),
-        (vec![Work::Fleeting], 1),
-        (vec![Work::Undoable], 2),
-    ] {
-        let levels = scene.together(works.iter().map(|work| (*work, level())).collect()).await;
-        assert!(levels.iter().all(|level| *level.as_ref().unwrap() == expected), "{works:?}: {levels:?}");
-    }
 }
 
 #[cfg(target_os = "linux")]

@@ -285,6 +285,21 @@ async fn renewing_a_claim_that_lost_one_message_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_claim_that_was_told_what_it_lost_renews_the_rest() {
+    let place = Place::new();
+    let (_sqlite, receiver) = filled(&place, &["a", "b"]).await;
+    let mut first = receiver.try_receive(&next(2)).await.unwrap();
+    place.clock.advance(Duration::from_secs(30));
+    let second = receiver.try_receive(&next(1)).await.unwrap();
+    let at = positions(&first);
+    assert_eq!(first.claim.complete(&at[..1]).await.unwrap(), [false]);
+    first.claim.renew().await.unwrap();
+    assert!(receiver.try_receive(&next(9)).await.unwrap().messages.is_empty(), "b is held again");
+    assert_eq!(first.claim.complete(&at[1..]).await.unwrap(), [true]);
+    drop(second);
+}
+
+#[tokio::test]
 async fn browsing_takes_nothing_and_goes_on_after_a_position() {
     let place = Place::new();
     let (sqlite, receiver) = filled(&place, &["a", "b", "c"]).await;
