@@ -40,7 +40,7 @@ impl Judge {
 
     /// L9: leases may be over early or last longer, and what was due may not be due any more.
     pub(super) fn clock_leapt(&mut self, at: Timestamp) {
-        self.queue.values_mut().for_each(|copy| copy.unsure |= copy.lease.is_some());
+        self.clock_leapt_over_queue(at);
         for record in self.messages.values_mut() {
             record.leapt.extend(record.lease.map(|lease| lease.process));
             let free = record.lease.and_then(|lease| lease.until).unwrap_or(at);

@@ -17,6 +17,8 @@ pub(super) struct Copy {
     /// When a pump took it for the first time.
     pub taken: Option<Timestamp>,
     pub lease: Option<Lease>,
+    /// The clock leapt while it was here: how long it waited cannot be told.
+    pub leapt: bool,
     /// The clock leapt while it was held: nobody can know whether it still is.
     pub unsure: bool,
 }
@@ -35,7 +37,8 @@ impl Judge {
         record.handed_over.get_or_insert(at);
         record.copies += 1;
         record.queued += 1;
-        let copy = Copy { id: id.to_owned(), since: at, taken: None, lease: None, unsure: false };
+        let copy =
+            Copy { id: id.to_owned(), since: at, taken: None, lease: None, leapt: false, unsure: false };
         self.queue.insert(position, copy);
     }
 
@@ -65,8 +68,10 @@ impl Judge {
                 }
             };
             if let Some(copy) = self.queue.get_mut(position) {
-                copy.unsure = false;
                 copy.taken.get_or_insert(at);
+                if std::mem::take(&mut copy.unsure) {
+                    self.may_come_again(id);
+                }
             }
             match before {
                 Some(before) if before.is_valid(at) => {
@@ -158,6 +163,18 @@ impl Judge {
         None
     }
 
+    /// L9: locks may be over early or last longer, and what a message waited cannot be told any more.
+    pub(super) fn clock_leapt_over_queue(&mut self, at: Timestamp) {
+        for copy in self.queue.values_mut() {
+            let Some(record) = self.messages.get_mut(&copy.id) else { continue };
+            record.handed_over = record.handed_over.map(|_| Timestamp::MIN);
+            record.leapt.extend(copy.lease.map(|lease| lease.process));
+            copy.unsure |= copy.lease.is_some();
+            copy.since = copy.lease.and_then(|lease| lease.until).unwrap_or(at).max(at);
+            copy.leapt = true;
+        }
+    }
+
     /// Whether a process holds a message in the queue.
     pub(super) fn holds_in_queue(&self, process: u32, id: &str, at: Timestamp) -> bool {
         let by_process = |copy: &Copy| copy.unsure || copy.held(at).is_some_and(|l| l.process == process);
@@ -175,11 +192,12 @@ impl Judge {
     /// counts, only the time in the hands of the pump may be lost.
     pub(super) fn latest_due(&self, id: &str, delay: SignedDuration, at: Timestamp) -> Timestamp {
         let due = |copy: &Copy| {
-            let in_hand = copy.taken.map_or(SignedDuration::MAX, |taken| at.duration_since(taken));
+            let taken = copy.taken.filter(|_| !copy.leapt);
+            let in_hand = taken.map_or(SignedDuration::MAX, |taken| at.duration_since(taken));
             later(later(copy.since, delay), in_hand)
         };
         let latest = self.queue.values().filter(|copy| copy.id == id).map(due).max();
-        latest.unwrap_or_else(|| later(at, delay)).max(at)
+        latest.unwrap_or(Timestamp::MAX).min(later(at, delay)).max(at)
     }
 
     /// L1, L3: nothing is in the queue for too long.

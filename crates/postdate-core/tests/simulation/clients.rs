@@ -23,8 +23,6 @@ const DAY: u64 = 86_400;
 /// How often a client tries to store a message before it gives up; by then half a minute has passed.
 const TRIES: u32 = 9;
 
-/// How far apart the last messages are that are handed over.
-const WITNESSES: Duration = Duration::from_secs(7);
 /// A few pauses of a breaker that has tripped.
 const DOUBT: Duration = Duration::from_secs(40);
 
@@ -122,13 +120,9 @@ impl Letter {
         DESTINATIONS.into_iter().map(direct).chain(handed_over)
     }
 
-    /// The store takes them, which shows who is to blame for what it does not take: each pump must see that.
-    pub(crate) fn witnesses(plan: &Plan) -> impl Iterator<Item = Self> {
-        let witness = |number| {
-            let letter = Self::healthy(format!("witness-{number}"), SHIPPING, Way::HandedOver);
-            Self { at: WITNESSES, ..letter }
-        };
-        (0..if plan.pumps { 12 } else { 0 }).map(witness)
+    /// The store takes it, which shows who is to blame for what it does not take.
+    pub(crate) fn witness(number: u64) -> Self {
+        Self::healthy(format!("witness-{number}"), SHIPPING, Way::HandedOver)
     }
 
     fn healthy(id: String, destination: &'static str, way: Way) -> Self {

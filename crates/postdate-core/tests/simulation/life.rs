@@ -86,6 +86,8 @@ impl Spot {
             Operation::Store,
             Operation::Cancel,
             Operation::Reschedule,
+            Operation::Receive,
+            Operation::Settle,
         ];
         let roles = [Role::Destinations, Role::ErrorQueue];
         let mut all = vec![Self::Woken, Self::Between];

@@ -92,12 +92,10 @@ async fn play(world: &Arc<World>) {
     world.record(What::Healed);
     // Clients that found no store are trying again, and nodes that were down are coming back.
     tasks.join_all().await;
-    for witness in Letter::witnesses(&world.plan) {
-        clients.clone().post(witness).await;
-    }
-    let quiet = || !is_busy(world);
-    let settled = until(world, &*store, SLOW_AUDIT, quiet).await;
-    if settled && idle(world).await && last_letters(world, &clients, &*store).await {
+    if settles(world, &clients, &*store).await
+        && idle(world).await
+        && last_letters(world, &clients, &*store).await
+    {
         close(world, &nodes, &*store).await;
     }
 }
@@ -116,6 +114,22 @@ async fn until(
         }
         sleep(pause).await;
     }
+}
+
+/// Audits until nothing is left to do. Answers whether all is well then.
+async fn settles(world: &Arc<World>, clients: &Clients, store: &dyn DelayedMessageStore) -> bool {
+    for number in 0.. {
+        world.audit(store);
+        if !world.is_well() || !is_busy(world) {
+            break;
+        }
+        // Whether a message or the store is to blame for a failure, only another message can show.
+        if world.has_queued() {
+            clients.clone().post(Letter::witness(number)).await;
+        }
+        sleep(SLOW_AUDIT).await;
+    }
+    world.is_well()
 }
 
 fn is_busy(world: &World) -> bool {

@@ -190,7 +190,7 @@ impl ReceiveClaim for SimLock {
         let received = self.inner.as_ref()?.received()?;
         let Wire { world, life, .. } = &self.wire;
         let skewed = world.has(Planted::DelayByTheClockOfTheProcess);
-        let skew = if skewed { world.plan.skews[life.node] } else { 0 };
+        let skew = if skewed { world.skew(life.node) } else { 0 };
         Some(received + SignedDuration::from_secs(skew))
     }
 }

@@ -262,6 +262,11 @@ impl World {
         self.state().handed_over.contains(id)
     }
 
+    /// Whether there is something in the queue.
+    pub(crate) fn has_queued(&self) -> bool {
+        self.state().judge.queued() > 0
+    }
+
     pub(crate) fn is_tainted(&self, id: &MessageId) -> bool {
         self.state().tainted.contains(id)
     }
