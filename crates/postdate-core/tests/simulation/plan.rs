@@ -156,8 +156,7 @@ impl Plan {
             plan.messages = extra.within(60..120);
         }
         let leap = |extra: &mut Rng| (extra.millis(1_000..150_000), extra.pick(&[-3_600, -20, 20, 3_600]));
-        // By a clock that leaps nobody can tell for how long a message has waited in the queue.
-        if !plan.pumps && extra.chance(150) {
+        if extra.chance(150) {
             plan.store_leaps = (0..extra.within(1..3)).map(|_| leap(extra)).collect();
         }
         plan.process_leap = extra.chance(150).then(|| leap(extra));
