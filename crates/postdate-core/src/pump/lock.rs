@@ -1,6 +1,6 @@
 //! The lock on a received batch: it is renewed while there is work, and nothing is settled after it has ended.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use super::Shared;
 use crate::{
@@ -8,17 +8,27 @@ use crate::{
     engine::{Deadline, sleep_until},
 };
 
+/// The pause after a failed call for a batch that only waits: there may be many of them, and a queue that is away is
+/// to be called seldom all the same.
+const WAITING: Duration = Duration::from_secs(5);
+
 /// The lock on a batch. Dropping it gives back what was not settled.
 pub(super) struct Lock {
     shared: Arc<Shared>,
     claim: Box<dyn ReceiveClaim>,
     deadline: Arc<Deadline>,
+    shortest_pause: Duration,
 }
 
 impl Lock {
     pub(super) fn new(shared: Arc<Shared>, claim: Box<dyn ReceiveClaim>) -> Self {
         let deadline = Arc::new(Deadline::new(claim.expires()));
-        Self { shared, claim, deadline }
+        Self { shared, claim, deadline, shortest_pause: Duration::ZERO }
+    }
+
+    /// From here on there is no hurry.
+    pub(super) fn waits(&mut self) {
+        self.shortest_pause = WAITING;
     }
 
     pub(super) fn deadline(&self) -> Arc<Deadline> {
@@ -54,7 +64,7 @@ impl Lock {
             Err(error) if error.kind() == StoreErrorKind::ClaimLost => self.deadline.lose(),
             Err(error) => {
                 let pause = self.shared.queue_failed(Operation::Renew, &error);
-                self.deadline.renew_after(pause);
+                self.deadline.renew_after(pause.max(self.shortest_pause));
             }
         }
     }
@@ -74,7 +84,7 @@ impl Lock {
                 }
                 Err(error) => {
                     let pause = self.shared.queue_failed(Operation::Settle, &error);
-                    self.keep(tokio::time::sleep(pause)).await;
+                    self.keep(tokio::time::sleep(pause.max(self.shortest_pause))).await;
                 }
             }
         }

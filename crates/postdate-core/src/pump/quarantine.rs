@@ -41,6 +41,7 @@ impl Quarantine {
     /// lock, so that they stand in nobody's way; they go back when the lock ends or it is time to stop.
     pub(super) async fn empty(mut self, context: &Context, lock: &mut Lock, mut stop: watch::Receiver<bool>) {
         let mut pause = Duration::ZERO;
+        lock.waits();
         for failed_moves in 1.. {
             if self.condemned.is_empty() {
                 return;
