@@ -1,7 +1,7 @@
 //! The reference backend with a fault that no single call shows.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex as SyncMutex,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -45,11 +45,13 @@ const HANDLES: u64 = 3;
 pub(crate) struct FaultyBackend {
     memory: Memory,
     number: u64,
-    claims: Claims,
+    endpoints: Endpoints,
     fault: Fault,
 }
 
-/// All claims of a place: what a store without a fence lets each other touch.
+type Endpoints = Arc<SyncMutex<BTreeMap<EndpointName, Claims>>>;
+
+/// All claims of an endpoint: what a store without a fence lets each other touch.
 type Claims = Arc<Mutex<Vec<SharedClaim>>>;
 type SharedClaim = Arc<Mutex<Option<Box<dyn Claim>>>>;
 
@@ -74,7 +76,8 @@ struct FaultyClaim {
 impl FaultyBackend {
     pub(crate) fn new(memory: Memory, place: &Place, fault: Fault) -> Self {
         let opened = place.shared(|| Arc::new(AtomicU64::new(0)));
-        Self { memory, number: opened.fetch_add(1, Relaxed), claims: place.shared(Claims::default), fault }
+        let endpoints = place.shared(Endpoints::default);
+        Self { memory, number: opened.fetch_add(1, Relaxed), endpoints, fault }
     }
 }
 
@@ -103,8 +106,9 @@ impl Backend for FaultyBackend {
             let failed: Vec<_> = store.list(&query).await?.messages.into_iter().map(|line| line.id).collect();
             store.cancel(&failed).await?;
         }
-        let (claims, last_shown) = (Arc::clone(&self.claims), SyncMutex::default());
-        Ok(Arc::new(FaultyStore { store, claims, last_shown, fault: self.fault }))
+        let mut endpoints = self.endpoints.lock().expect("nobody panics");
+        let claims = Arc::clone(endpoints.entry(endpoint.clone()).or_default());
+        Ok(Arc::new(FaultyStore { store, claims, last_shown: SyncMutex::default(), fault: self.fault }))
     }
 }
 
