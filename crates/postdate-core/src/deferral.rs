@@ -76,9 +76,10 @@ impl DeferralFormat for DeferralHeaders {
         let [failed_due, failed_destination] =
             [fault::DUE, fault::DESTINATION].map(|name| headers.remove(name));
         fault::ALL.iter().for_each(|name| drop(headers.remove(name)));
-        let (due, destination) = match (due, destination) {
-            (None, None) => (failed_due.as_deref().map(read_wire_due), failed_destination),
-            (due, destination) => (due.as_deref().map(read_due), destination),
+        // What failed and was sent back here says it in the headers of its failure, whatever headers it had before.
+        let (due, destination) = match failed_destination {
+            Some(_) => (failed_due.as_deref().map(read_wire_due), failed_destination),
+            None => (due.as_deref().map(read_due), destination),
         };
         let due = due.ok_or_else(|| missing(header::DUE))??;
         let destination = destination.ok_or_else(|| missing(header::DESTINATION))?;
@@ -227,6 +228,19 @@ mod tests {
         let copy = error_queue::copy(&failed, &fault, &EndpointName::new("orders").unwrap(), &queue());
         let read = DeferralHeaders.read(&queued(copy)).unwrap();
         assert_eq!((read.message, read.due), (original, Due::at(due)));
+    }
+
+    #[test]
+    fn what_was_sent_back_goes_where_it_was_to_go_whatever_headers_it_had() {
+        let own = Headers::from_iter([("postdate.due", "PT0S"), ("postdate.destination", "elsewhere")]).encode();
+        let original = delayed(own, Due::NOW).message;
+        let due: Timestamp = "2026-12-25T08:00:00Z".parse().unwrap();
+        let failed = DueMessage { message: original, due, failures: 0 };
+        let (error, trace) = ("refused".to_owned(), String::new());
+        let fault = error_queue::Fault { reason: Reason::RetriesExhausted, attempts: 1, error, trace, at: due };
+        let copy = error_queue::copy(&failed, &fault, &EndpointName::new("orders").unwrap(), &queue());
+        let read = DeferralHeaders.read(&queued(copy)).unwrap();
+        assert_eq!((read.message.destination.as_str(), read.due), ("billing", Due::at(due)));
     }
 
     #[test]

@@ -14,7 +14,10 @@ use std::{
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    task::{Id, JoinError, JoinSet},
+};
 
 pub(crate) use calls::Calls;
 pub(crate) use context::{Context, Route, lateness};
@@ -102,6 +105,20 @@ pub(crate) async fn changed(who: &str, changed: impl Future<Output = ()>) {
     if AssertUnwindSafe(changed).catch_unwind().await.is_err() {
         tracing::error!(who, "it panicked while it was waited for");
         std::future::pending().await
+    }
+}
+
+/// What ended next; first what ended before and waits to be heard of.
+pub(crate) async fn next_ended<T: 'static>(
+    waiting: &mut Option<Result<(Id, T), JoinError>>,
+    tasks: &mut JoinSet<T>,
+) -> Result<(Id, T), JoinError> {
+    match waiting.take() {
+        Some(ended) => ended,
+        None => match tasks.join_next_with_id().await {
+            Some(ended) => ended,
+            None => std::future::pending().await,
+        },
     }
 }
 

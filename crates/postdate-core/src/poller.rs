@@ -23,7 +23,9 @@ use deliver::{Ended, Note, deliver};
 
 use crate::{
     DueBatch, FetchDue, Operation, StoreError,
-    engine::{AFTER_PANIC, Context, Drain, call, changed, lateness, now, sleep_until, stopped},
+    engine::{
+        AFTER_PANIC, Context, Drain, call, changed, lateness, next_ended, now, sleep_until, stopped,
+    },
     machine::{Action, Schedule, Step},
 };
 
@@ -32,10 +34,8 @@ use crate::{
 pub(crate) async fn run(context: Arc<Context>, stop: watch::Receiver<bool>) -> usize {
     let (note_sender, notes) = mpsc::unbounded_channel();
     let schedule = Schedule::new(&context.settings);
-    let drain = Drain::NotYet;
-    Poller { context, schedule, stop, batches: JoinSet::new(), notes, note_sender, slow: Vec::new(), drain }
-        .run()
-        .await
+    let (batches, slow, ended, drain) = (JoinSet::new(), Vec::new(), None, Drain::NotYet);
+    Poller { context, schedule, stop, batches, notes, note_sender, slow, ended, drain }.run().await
 }
 
 struct Poller {
@@ -47,6 +47,8 @@ struct Poller {
     note_sender: mpsc::UnboundedSender<Note>,
     /// Batches that have given up their place.
     slow: Vec<Id>,
+    /// A batch that ended, whose notes come first.
+    ended: Option<Result<(Id, Ended), JoinError>>,
     drain: Drain,
 }
 
@@ -124,11 +126,22 @@ impl Poller {
         tokio::select! {
             biased;
             () = stopped(&mut self.stop), if !draining => Some(self.stopping()),
-            // Before the end of batches: a batch says that it is slow before it ends.
             Some(note) = self.notes.recv() => Some(self.noted(note)),
-            Some(ended) = self.batches.join_next_with_id() => Some(self.ended(ended)),
+            ended = next_ended(&mut self.ended, &mut self.batches) => Some(self.heard(ended)),
             () = sleep_until(until) => (!draining).then_some(Step::Go),
             () = changed("the store", self.context.store.changed()), if !draining && until.is_some() => Some(Step::Woken),
+        }
+    }
+
+    /// A batch says that it is slow before it ends; on another thread both may have happened since the notes were
+    /// looked at.
+    fn heard(&mut self, ended: Result<(Id, Ended), JoinError>) -> Step {
+        match self.notes.try_recv() {
+            Ok(note) => {
+                self.ended = Some(ended);
+                self.noted(note)
+            }
+            Err(_) => self.ended(ended),
         }
     }
 

@@ -10,7 +10,7 @@ mod quarantine;
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
@@ -23,7 +23,9 @@ use batch::{Note, defer};
 
 use crate::{
     BreakerName, DeferralFormat, Event, Operation, ReceivedBatch, Receiver, Selection, StoreError,
-    engine::{AFTER_PANIC, Calls, Context, Drain, Storing, call, changed, now, sleep_until, stopped},
+    engine::{
+        AFTER_PANIC, Calls, Context, Drain, Storing, call, changed, next_ended, now, sleep_until, stopped,
+    },
     machine::intake::{self, Action, Intake},
 };
 
@@ -44,6 +46,8 @@ struct Shared {
     /// Where messages stand that were not stored, by their own fault or the store's: that is not known yet. With
     /// each, how often the store had taken others when that began.
     in_doubt: Mutex<BTreeMap<u64, u64>>,
+    /// Of those, the one that was tried last because there was no other message.
+    last_doubted: AtomicU64,
 }
 
 /// Runs until it is told to stop and everything under way has ended or the drain time is over. Answers how many
@@ -58,9 +62,10 @@ pub(crate) async fn run(
     let intake = Intake::new(&context.settings);
     let time_to_trigger = context.settings.time_to_trigger_fetch_circuit_breaker;
     let queue_calls = Calls::new(BreakerName::Receive, Operation::Receive, time_to_trigger);
-    let shared = Arc::new(Shared { context, storing, source, queue_calls, in_doubt: Mutex::default() });
-    let (batches, waiting, drain) = (JoinSet::new(), Vec::new(), Drain::NotYet);
-    Pump { shared, intake, stop, batches, notes, note_sender, waiting, drain }.run().await
+    let (in_doubt, last_doubted) = (Mutex::default(), AtomicU64::new(0));
+    let shared = Arc::new(Shared { context, storing, source, queue_calls, in_doubt, last_doubted });
+    let (batches, waiting, ended, drain) = (JoinSet::new(), Vec::new(), None, Drain::NotYet);
+    Pump { shared, intake, stop, batches, notes, note_sender, waiting, ended, drain }.run().await
 }
 
 struct Pump {
@@ -72,6 +77,8 @@ struct Pump {
     note_sender: mpsc::UnboundedSender<Note>,
     /// Batches that are stored, with the number of their messages that wait for the error queue.
     waiting: Vec<(Id, usize)>,
+    /// A batch that ended, whose note comes first.
+    ended: Option<Result<(Id, ()), JoinError>>,
     drain: Drain,
 }
 
@@ -149,13 +156,24 @@ impl Pump {
         tokio::select! {
             biased;
             () = stopped(&mut self.stop), if !draining => Some(self.stopping()),
-            // Before the end of batches: a batch says that it is stored before it ends.
             Some(note) = self.notes.recv() => Some(self.noted(note)),
-            Some(ended) = self.batches.join_next_with_id() => Some(self.ended(ended)),
+            ended = next_ended(&mut self.ended, &mut self.batches) => Some(self.heard(ended)),
             () = sleep_until(until) => (!draining).then_some(intake::Event::Go),
             () = changed("the queue", self.shared.source.receiver.changed()), if wakeable => {
                 Some(intake::Event::Woken)
             }
+        }
+    }
+
+    /// A batch says that it is stored before it ends; on another thread both may have happened since the notes were
+    /// looked at.
+    fn heard(&mut self, ended: Result<(Id, ()), JoinError>) -> intake::Event {
+        match self.notes.try_recv() {
+            Ok(note) => {
+                self.ended = Some(ended);
+                self.noted(note)
+            }
+            Err(_) => self.ended(ended),
         }
     }
 
@@ -172,7 +190,8 @@ impl Pump {
             Ok(_) => intake::Event::Ended { waited },
             Err(error) => {
                 tracing::error!(%error, "storing a batch panicked; its messages were given back");
-                self.shared.context.gates().all_undecided(now());
+                let context = &self.shared.context;
+                context.gates().undecided(&context.error_queue, now());
                 intake::Event::Panicked { waited, pause: AFTER_PANIC }
             }
         }

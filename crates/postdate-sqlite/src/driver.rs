@@ -31,7 +31,8 @@ pub(crate) async fn connect(path: impl AsRef<Path>, options: Options) -> Result<
 /// it would be shown in every error.
 pub(crate) fn path(url: &StoreUrl) -> Result<&str, StoreError> {
     let Some(path) = url.place().strip_prefix("//") else { return Ok(url.place()) };
-    if path.split('/').next().is_some_and(|host| host.contains('@')) {
+    // A password may contain slashes.
+    if !path.starts_with('/') && path.contains('@') {
         return Err(wrong(url, "a file has no user, password or host; write sqlite:postdate.db"));
     }
     Ok(path)
@@ -74,9 +75,11 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_password_is_no_part_of_a_path_and_is_not_shown() {
-        let error = path(&parse("sqlite://me:s3cret@host/x.db")).unwrap_err();
-        assert_eq!(error.kind(), StoreErrorKind::Configuration);
-        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+        for url in ["sqlite://me:s3cret@host/x.db", "sqlite://me:s3/s3cret@host/x.db"] {
+            let error = path(&parse(url)).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::Configuration);
+            assert!(!format!("{error} {error:?}").contains("s3"), "{error}");
+        }
     }
 
     #[test]

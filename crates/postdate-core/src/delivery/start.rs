@@ -57,6 +57,9 @@ pub(super) async fn start(builder: Builder, reporter: Reporter) -> Result<Delaye
     let error_dispatcher = builder.error_dispatcher.unwrap_or_else(|| dispatcher.clone());
     let error_queue = builder.error_queue.map_or_else(|| Address::new("error"), Ok)?;
     let settings = checked(builder.settings)?;
+    if builder.source.is_some() {
+        no_circle(&endpoint, &error_queue)?;
+    }
     if builder.set_up {
         backend.set_up(&endpoint).await?;
     }
@@ -87,6 +90,7 @@ pub(super) async fn start_pump(builder: Builder, reporter: Reporter) -> Result<P
     let error_dispatcher = builder.error_dispatcher.or(builder.dispatcher).ok_or(StartError::NoDispatcher)?;
     let error_queue = builder.error_queue.map_or_else(|| Address::new("error"), Ok)?;
     let settings = checked(builder.settings)?;
+    no_circle(&endpoint, &error_queue)?;
     if builder.set_up {
         backend.set_up(&endpoint).await?;
     }
@@ -99,6 +103,15 @@ pub(super) async fn start_pump(builder: Builder, reporter: Reporter) -> Result<P
     let storing = storing(&context);
     let running = Running::start(|stopping| pump(context, storing, source, stopping));
     Ok(Pump::new(running, reporter))
+}
+
+/// What a pump cannot store must not come back to it.
+fn no_circle(endpoint: &EndpointName, error_queue: &Address) -> Result<(), StartError> {
+    if endpoint.timeouts_queue() == *error_queue {
+        let problem = "it is the queue that the pump takes messages from; choose another one";
+        return Err(StartError::Setting { name: "error_queue", problem });
+    }
+    Ok(())
 }
 
 fn storing(context: &Context) -> Arc<Storing> {

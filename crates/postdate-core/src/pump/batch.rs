@@ -4,7 +4,7 @@ use std::{
     num::NonZeroUsize,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -24,6 +24,9 @@ use crate::{
 
 /// So many messages are looked past for one that shows whether the store or they are to blame.
 const MOST_IN_DOUBT: usize = 1_000;
+
+/// A message that was there and is gone when it is looked at comes again after so long.
+const GONE: Duration = Duration::from_millis(50);
 
 /// What a batch tells the loop: it is stored as far as it can be.
 #[derive(Debug)]
@@ -79,15 +82,24 @@ pub(super) async fn defer(
         quarantine: Quarantine::default(),
         away: None,
     };
-    let (in_doubt, fresh): (Vec<_>, Vec<_>) = {
+    let (mut in_doubt, fresh): (Vec<_>, Vec<_>) = {
         let in_doubt = batch.shared.in_doubt();
         messages.into_iter().partition(|queued| in_doubt.contains_key(&queued.position))
     };
+    // Where nothing else is there one of them is tried: each time another one.
+    let last = batch.shared.last_doubted.load(Relaxed);
+    let next = in_doubt.partition_point(|queued| queued.position <= last) % in_doubt.len().max(1);
+    in_doubt.rotate_left(next);
+    if let (Some(first), true) = (in_doubt.first(), fresh.is_empty()) {
+        batch.shared.last_doubted.store(first.position, Relaxed);
+    }
     fresh.into_iter().for_each(|queued| batch.read(queued, clock));
     batch.fresh = batch.messages.len();
     in_doubt.into_iter().for_each(|queued| batch.read(queued, clock));
     batch.store().await;
-    let Batch { shared, mut lock, stop, quarantine, away, .. } = batch;
+    let Batch { shared, mut lock, stop, quarantine, away, messages, origins, .. } = batch;
+    // What waits for the error queue may wait for long; the others need not stay in memory with it.
+    drop((messages, origins));
     // The loop may be gone already; then nobody needs to know.
     let _ = notes.send(Note { batch: tokio::task::id(), away, waiting: quarantine.len() });
     quarantine.empty(&shared.context, &mut lock, stop).await;
@@ -190,16 +202,22 @@ impl Batch {
     async fn compare(&mut self, place: usize, conflict: Unstored) -> Option<Attempt<Unstored>> {
         let (store, message) = (&self.shared.context.store, &self.messages[place].message);
         let get = engine::guarded(Operation::Query, async { store.get(&message.id).await });
-        Some(match self.lock.keep(get).await? {
+        let found = self.lock.keep(get).await?;
+        if found.is_ok() {
+            self.shared.context.store_answered(Operation::Query);
+        }
+        Some(match found {
             Ok(Some(stored)) if stored.message.message == *message => Attempt::Stored,
             Ok(Some(_)) => Attempt::Refused(conflict),
             // Gone in between: what it was is not known any more, so this comes again and is stored.
             Ok(None) => {
-                self.away = Some(Away { pause: Duration::ZERO, probe: NonZeroUsize::MIN });
+                self.away = Some(Away { pause: GONE, probe: NonZeroUsize::MIN });
                 Attempt::Away
             }
             Err(error) => {
-                self.blame_store(&error, None, NonZeroUsize::MIN);
+                // Not by the breaker of storing, which the conflict has just closed.
+                let pause = self.shared.context.store_failed(Operation::Query, &error);
+                self.away = Some(Away { pause, probe: NonZeroUsize::MIN });
                 Attempt::Away
             }
         })

@@ -52,7 +52,7 @@ impl Quarantine {
                 kept = lock.keep(tokio::time::sleep(pause)) => if kept.is_none() { return },
             }
             self.move_what_can_be(context, lock).await;
-            pause = MOVES.after(failed_moves);
+            pause = MOVES.after(failed_moves).min(context.settings.longest_wait);
         }
         lock.give_back(&self.positions).await;
     }

@@ -7,3 +7,4 @@ mod poison;
 mod queue;
 mod scene;
 mod stopping;
+mod threads;

@@ -9,8 +9,8 @@ use std::{
 };
 
 use postdate::{
-    Address, DelayedMessage, DelayedMessageStore, Due, MessageId, QueuedMessage, ReceiveClaim, ReceivedBatch,
-    Receiver, Selection, StoreErrorKind,
+    Address, DelayedMessage, DelayedMessageStore, Due, MessageId, QueuedMessage, Reason, ReceiveClaim,
+    ReceivedBatch, Receiver, Selection, StoreErrorKind,
     error_queue::{FailedMessage, restore},
 };
 use serde::Serialize;
@@ -153,7 +153,7 @@ impl Retry<'_> {
         restored: Vec<(u64, FailedMessage)>,
         claim: &mut dyn ReceiveClaim,
     ) -> Result<(), Failure> {
-        let messages: Vec<_> = restored.iter().map(|(_, failed)| due_now(failed)).collect();
+        let messages: Vec<_> = restored.iter().map(|(_, failed)| due_again(failed)).collect();
         match self.store.store(&messages).await {
             Ok(_) => self.complete(&restored, claim).await,
             // One by one, to find out which is in the way.
@@ -214,8 +214,10 @@ impl Retry<'_> {
     }
 }
 
-fn due_now(failed: &FailedMessage) -> DelayedMessage {
-    DelayedMessage { message: failed.original.clone(), due: Due::NOW }
+/// At once, but for a message that never got into the store: its time may be yet to come.
+fn due_again(failed: &FailedMessage) -> DelayedMessage {
+    let due = if failed.reason == Reason::NotStorable.as_str() { Due::At(failed.due) } else { Due::NOW };
+    DelayedMessage { message: failed.original.clone(), due }
 }
 
 impl Report for Answer {

@@ -122,5 +122,7 @@ async fn what_a_pump_lacks_is_named() {
     let builder = || postdate_core::Pump::builder("orders").store(scene.memory.clone());
     assert!(matches!(builder().start_pump().await, Err(StartError::NoReceiver)));
     let receiver = scene.queues.receiver(&timeouts()).await.unwrap();
-    assert!(matches!(builder().pump(receiver).start_pump().await, Err(StartError::NoDispatcher)));
+    assert!(matches!(builder().pump(receiver.clone()).start_pump().await, Err(StartError::NoDispatcher)));
+    let circle = builder().pump(receiver).dispatcher(scene.queues.dispatcher()).error_queue(timeouts());
+    assert!(matches!(circle.start_pump().await, Err(StartError::Setting { name: "error_queue", .. })));
 }

@@ -86,6 +86,25 @@ async fn a_message_over_which_the_store_panics_is_told_from_a_store_that_is_away
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_in_doubt_does_not_keep_others_in_doubt_from_being_tried() {
+    let mut scene = Scene::quiet().await;
+    for id in ["bad", "good", "better"] {
+        scene.hand_over(id, after(3_600)).await;
+    }
+    // The store breaks over all of them, and then over one.
+    scene.trouble.storing_fails.store(true, Relaxed);
+    *scene.trouble.failing_with.lock().unwrap() = Some(StoreErrorKind::Other);
+    scene.restart().await;
+    scene.pass(60.0).await;
+    assert_eq!((scene.depth().await, scene.stored().await), (3, 0));
+    *scene.trouble.panics_over.lock().unwrap() = Some("body of bad");
+    scene.trouble.storing_fails.store(false, Relaxed);
+    scene.pass(60.0).await;
+    assert_eq!((scene.depth().await, scene.stored().await), (0, 2));
+    assert_eq!(scene.failed_ids(), ["bad"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_the_error_queue_is_unreachable_poison_stays_and_holds_up_nobody() {
     let mut scene = Scene::quiet().await;
     scene.destinations.behave("error", Behaviour::Unavailable);
