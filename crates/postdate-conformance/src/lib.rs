@@ -65,7 +65,6 @@
 mod bench;
 mod checks;
 mod counting;
-mod cut;
 mod cuts;
 mod drive;
 mod harness;
