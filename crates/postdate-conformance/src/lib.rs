@@ -63,6 +63,7 @@
 //! and [`Suite::judge`] lets a program make its own report: `postdate conformance` does both.
 
 mod bench;
+mod canary;
 mod checks;
 mod counting;
 mod cuts;
