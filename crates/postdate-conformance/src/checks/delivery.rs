@@ -265,7 +265,7 @@ checks! {
 
     #[needs(SharedTransactions)]
     async fn in_one_transaction_everything_arrives_exactly_once_over_a_cut(bench: &Bench) -> Result<()> {
-        let queues = bench.queues_with(&billing()).await?;
+        let queues = bench.queues_with_billing().await?;
         queues.create(&address("error")).await?;
         let store = bench.store().await?;
         let all = many(300);
