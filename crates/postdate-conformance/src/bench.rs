@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow};
 use postdate_core::{
-    Address, Backend, Capabilities, ClaimKind, DelayedMessageStore, EndpointName, OutgoingMessage, Queues,
-    Receiver, TransactionMode,
+    Backend, Capabilities, ClaimKind, DelayedMessageStore, EndpointName, OutgoingMessage, Queues, Receiver,
+    TransactionMode,
 };
 
 use crate::{
@@ -119,9 +119,9 @@ impl Bench {
     }
 
     /// A new handle on the queues, with the usual queue.
-    pub(crate) async fn queues_with(&self, queue: &Address) -> Result<Arc<dyn Queues>> {
+    pub(crate) async fn queues_with_billing(&self) -> Result<Arc<dyn Queues>> {
         let queues = self.queues().await?;
-        queues.create(queue).await?;
+        queues.create(&make::billing()).await?;
         Ok(queues)
     }
 
@@ -130,7 +130,7 @@ impl Bench {
         &self,
         messages: &[OutgoingMessage],
     ) -> Result<(Arc<dyn Queues>, Arc<dyn Receiver>)> {
-        let queues = self.queues_with(&make::billing()).await?;
+        let queues = self.queues_with_billing().await?;
         drive::send(&*queues, messages).await?;
         let receiver = queues.receiver(&make::billing()).await?;
         Ok((queues, receiver))

@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::{Result, ensure};
+
 /// Cuts calls off: after no poll, after one, after two, until a call is through; each time once at the moment when
 /// it begins to wait, and once when it was woken, so that its answer is there and nobody takes it. All of that
 /// several times, since what other threads do meanwhile differs.
@@ -28,8 +30,11 @@ enum Moment {
     Woken,
 }
 
-/// A call that waits more often than this is not followed any further.
-const MOST_POLLS: usize = 64;
+/// The usual number of sweeps.
+pub(crate) const SWEEPS: usize = 8;
+
+/// A call that waits more often than this is never done.
+const MOST_POLLS: usize = 200;
 
 /// With a slow store there are fewer sweeps than were asked for, but one at least.
 const LONG_ENOUGH: Duration = Duration::from_secs(5);
@@ -43,27 +48,29 @@ impl Cuts {
         Self { sweeps, end, number: 0, polls: 0, moment: Moment::Waiting, is_through: false }
     }
 
-    /// The number of the next cut; none when all are made.
-    pub(crate) fn next(&mut self) -> Option<usize> {
+    /// The number of the next cut; none when all are made. The last one of a sweep is through; fails if none is.
+    pub(crate) fn next(&mut self) -> Result<Option<usize>> {
         if self.number > 0 {
-            self.advance();
+            self.advance()?;
         }
         self.number += 1;
         self.is_through = false;
-        (self.sweeps > 0).then_some(self.number)
+        Ok((self.sweeps > 0).then_some(self.number))
     }
 
-    fn advance(&mut self) {
+    fn advance(&mut self) -> Result<()> {
         if self.moment == Moment::Waiting {
             self.moment = Moment::Woken;
-            return;
+            return Ok(());
         }
         self.moment = Moment::Waiting;
         self.polls += 1;
-        if self.is_through || self.polls > MOST_POLLS {
+        if self.is_through {
             self.polls = 0;
             self.sweeps = if Instant::now() < self.end { self.sweeps - 1 } else { 0 };
         }
+        ensure!(self.polls <= MOST_POLLS, "the call waits again and again and is never done");
+        Ok(())
     }
 
     /// Makes the call and cuts it off where it is its turn. The answer, if the call was through before that.
@@ -99,7 +106,7 @@ mod tests {
     async fn a_call_is_cut_at_each_of_its_awaits_at_both_moments_and_let_through_at_last() {
         let mut cuts = Cuts::sweeps(2);
         let mut seen = Vec::new();
-        while let Some(number) = cuts.next() {
+        while let Some(number) = cuts.next().unwrap() {
             let mut steps = 0;
             let through = cuts.call(async {
                 for _ in 0..2 {
@@ -121,5 +128,20 @@ mod tests {
             .map(|((steps, through), n)| (n, steps, through))
             .collect();
         assert_eq!(seen, expected);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_never_done_is_an_error() {
+        let mut cuts = Cuts::sweeps(1);
+        for _ in 0..2 * (MOST_POLLS + 1) {
+            assert!(cuts.next().unwrap().is_some(), "the sweep ended, though nothing was through");
+            let forever = async {
+                loop {
+                    tokio::task::yield_now().await;
+                }
+            };
+            assert_eq!(cuts.call(forever).await, None::<()>);
+        }
+        assert!(cuts.next().unwrap_err().to_string().contains("never done"));
     }
 }

@@ -175,6 +175,26 @@ pub(crate) async fn hold_all(
     }
 }
 
+/// Completes all messages of a batch.
+pub(crate) async fn complete(batch: ReceivedBatch) -> Result<Vec<QueuedMessage>> {
+    let ReceivedBatch { messages, mut claim } = batch;
+    let answers = claim.complete(&positions(&messages)).await?;
+    ensure!(answers == vec![true; messages.len()], "completing what is held was answered with {answers:?}");
+    Ok(messages)
+}
+
+/// Receives and moves until so many messages were moved.
+pub(crate) async fn move_all(receiver: &dyn Receiver, count: usize, to: &Address) -> Result<()> {
+    let mut moved = 0;
+    while moved < count {
+        let ReceivedBatch { messages, mut claim } = receive(receiver, count).await?;
+        let answers = claim.move_to(&positions(&messages), to).await?;
+        ensure!(answers == vec![true; messages.len()], "moving what is held was answered with {answers:?}");
+        moved += messages.len();
+    }
+    Ok(())
+}
+
 /// Receives and completes until the queue is empty. What comes may be nothing.
 pub(crate) async fn drain_queue(
     queues: &dyn Queues,
@@ -184,13 +204,7 @@ pub(crate) async fn drain_queue(
     let receiver = queues.receiver(queue).await?;
     let mut all = Vec::new();
     loop {
-        let ReceivedBatch { messages, mut claim } =
-            receiver.try_receive(&Selection::Next(limit(100))).await?;
-        let completed = claim.complete(&positions(&messages)).await?;
-        ensure!(
-            completed == vec![true; messages.len()],
-            "completing what is held was answered {completed:?}"
-        );
+        let messages = complete(receiver.try_receive(&Selection::Next(limit(100))).await?).await?;
         if !messages.is_empty() {
             all.extend(messages);
         } else if depth(queues, queue).await? == 0 {
@@ -209,17 +223,11 @@ pub(crate) async fn empty(
 ) -> Result<Vec<QueuedMessage>> {
     let mut all = Vec::with_capacity(count);
     while all.len() < count {
-        let ReceivedBatch { messages, mut claim } =
-            receiver.try_receive(&Selection::Next(limit(100))).await?;
-        if messages.is_empty() {
+        let batch = receiver.try_receive(&Selection::Next(limit(100))).await?;
+        if batch.messages.is_empty() {
             patience.a_moment().await?;
         }
-        let completed = claim.complete(&positions(&messages)).await?;
-        ensure!(
-            completed == vec![true; messages.len()],
-            "completing what is held was answered {completed:?}"
-        );
-        all.extend(messages);
+        all.extend(complete(batch).await?);
     }
     nothing_to_receive(receiver).await?;
     Ok(all)

@@ -63,9 +63,9 @@
 //! and [`Suite::judge`] lets a program make its own report: `postdate conformance` does both.
 
 mod bench;
+mod canary;
 mod checks;
 mod counting;
-mod cut;
 mod cuts;
 mod drive;
 mod harness;

@@ -10,20 +10,18 @@ use postdate_core::{
 
 use crate::{
     bench::Bench,
-    cuts::Cuts,
+    cuts::{Cuts, SWEEPS},
     drive::{deliver, drain, drain_with, failure, list_all, nothing_is_free},
     harness::{checks, ensure_eq},
     make::{HOUR, endpoint, id, ids, limit, long_ago, many, message},
     patience::{Patience, quiet, woken_by},
 };
 
-const SWEEPS: usize = 8;
-
 checks! {
     async fn a_dropped_call_of_store_happened_as_a_whole_or_not_at_all(bench: &Bench) -> Result<()> {
         let (store, other) = (bench.store().await?, bench.store().await?);
         let mut cuts = Cuts::sweeps(SWEEPS);
-        while let Some(number) = cuts.next() {
+        while let Some(number) = cuts.next()? {
             let trio = batch(number, 3);
             cuts.call(store.store(&trio)).await.transpose()?;
             let there = listed(&*other, number).await?.len();
@@ -40,7 +38,7 @@ checks! {
         let store = bench.store().await?;
         let (mut stored, mut came) = (0, Vec::new());
         let mut cuts = Cuts::sweeps(SWEEPS);
-        while let Some(number) = cuts.next() {
+        while let Some(number) = cuts.next()? {
             store.store(&batch(number, 3)).await?;
             stored += 3;
             if let Some(fetched) = cuts.call(store.fetch(limit(3))).await {
@@ -61,7 +59,7 @@ checks! {
         for mode in bench.capabilities()?.modes {
             let store = bench.store_in(*mode).await?;
             let mut cuts = Cuts::sweeps(SWEEPS);
-            while let Some(number) = cuts.next() {
+            while let Some(number) = cuts.next()? {
                 let (mut claim, pair) = hold_pair(&*store, number).await?;
                 if let Some(removed) = cuts.call(claim.remove(&pair)).await {
                     ensure_eq!(removed?, [true, true]);
@@ -78,7 +76,7 @@ checks! {
         for mode in bench.capabilities()?.modes {
             let store = bench.store_in(*mode).await?;
             let mut cuts = Cuts::sweeps(SWEEPS);
-            while let Some(number) = cuts.next() {
+            while let Some(number) = cuts.next()? {
                 let (mut claim, pair) = hold_pair(&*store, number).await?;
                 ensure_eq!(claim.remove(&pair).await?, [true, true]);
                 let committed = cuts.call(claim.commit()).await.transpose()?.is_some();
@@ -93,7 +91,7 @@ checks! {
     async fn a_dropped_failure_is_counted_for_the_whole_batch_or_not_at_all(bench: &Bench) -> Result<()> {
         let store = bench.store().await?;
         let mut cuts = Cuts::sweeps(SWEEPS);
-        while let Some(number) = cuts.next() {
+        while let Some(number) = cuts.next()? {
             let (mut claim, pair) = hold_pair(&*store, number).await?;
             let failures: Vec<_> =
                 pair.iter().map(|id| failure(id.clone(), Duration::ZERO, "no answer")).collect();
@@ -108,7 +106,7 @@ checks! {
     async fn after_a_dropped_release_nothing_is_held_and_nothing_lost(bench: &Bench) -> Result<()> {
         let store = bench.store().await?;
         let mut cuts = Cuts::sweeps(SWEEPS);
-        while let Some(number) = cuts.next() {
+        while let Some(number) = cuts.next()? {
             let (mut claim, pair) = hold_pair(&*store, number).await?;
             cuts.call(claim.release(&pair)).await.transpose()?;
             drop(claim);
@@ -121,7 +119,7 @@ checks! {
     async fn a_claim_survives_a_dropped_renewal(bench: &Bench) -> Result<()> {
         let store = bench.store().await?;
         let mut cuts = Cuts::sweeps(SWEEPS);
-        while let Some(number) = cuts.next() {
+        while let Some(number) = cuts.next()? {
             let (mut claim, pair) = hold_pair(&*store, number).await?;
             cuts.call(claim.renew()).await.transpose()?;
             nothing_is_free(&*store).await?;
@@ -135,7 +133,7 @@ checks! {
     async fn a_dropped_cancellation_happened_as_a_whole_or_not_at_all(bench: &Bench) -> Result<()> {
         let (store, other) = (bench.store().await?, bench.store().await?);
         let mut cuts = Cuts::sweeps(SWEEPS);
-        while let Some(number) = cuts.next() {
+        while let Some(number) = cuts.next()? {
             let pair = batch(number, 2);
             store.store(&pair).await?;
             cuts.call(other.cancel(&ids(&pair))).await.transpose()?;
@@ -148,7 +146,7 @@ checks! {
     async fn a_dropped_rescheduling_happened_as_a_whole_or_not_at_all(bench: &Bench) -> Result<()> {
         let (store, other) = (bench.store().await?, bench.store().await?);
         let mut cuts = Cuts::sweeps(SWEEPS);
-        while let Some(number) = cuts.next() {
+        while let Some(number) = cuts.next()? {
             let one = message(format!("m{number}"), Due::after(HOUR));
             let (id, before) = (one.message.id.clone(), store.store_one(one).await?);
             cuts.call(other.reschedule(&id, Due::after(2 * HOUR))).await.transpose()?;
@@ -167,17 +165,15 @@ checks! {
         store.store(&all).await?;
         let query = ListQuery::new(Filter::default(), limit(2));
         for question in 0..4 {
-            let mut answered = false;
             let mut cuts = Cuts::sweeps(SWEEPS / 4);
-            while cuts.next().is_some() {
-                answered |= match question {
-                    0 => cuts.call(store.get(&id("m00001"))).await.transpose()?.is_some(),
-                    1 => cuts.call(store.list(&query)).await.transpose()?.is_some(),
-                    2 => cuts.call(store.stats()).await.transpose()?.is_some(),
-                    _ => cuts.call(store.next_due(&[])).await.transpose()?.is_some(),
-                };
+            while cuts.next()?.is_some() {
+                match question {
+                    0 => { cuts.call(store.get(&id("m00001"))).await.transpose()?; }
+                    1 => { cuts.call(store.list(&query)).await.transpose()?; }
+                    2 => { cuts.call(store.stats()).await.transpose()?; }
+                    _ => { cuts.call(store.next_due(&[])).await.transpose()?; }
+                }
             }
-            ensure!(answered, "a question was never answered, however long it was followed");
         }
         let drained = drain(&*store, all.len()).await?;
         ensure!(drained.iter().map(|due| due.message.id.clone()).eq(ids(&all)));
@@ -188,7 +184,7 @@ checks! {
     async fn a_dropped_wait_misses_no_change(bench: &Bench) -> Result<()> {
         let store = bench.store().await?;
         let mut cuts = Cuts::sweeps(2);
-        while let Some(number) = cuts.next() {
+        while let Some(number) = cuts.next()? {
             store.next_due(&[]).await?;
             quiet(&*store).await;
             let stored = store.store_one(message(format!("m{number}"), long_ago(0)));
@@ -207,7 +203,7 @@ checks! {
         bench.store().await?.store(&many(1)).await?;
         for step in 0..3 {
             let mut cuts = Cuts::sweeps(SWEEPS / 2);
-            while let Some(number) = cuts.next() {
+            while let Some(number) = cuts.next()? {
                 let new = EndpointName::new(format!("new {step} {number}"))?;
                 match step {
                     0 => drop(cuts.call(backend.set_up(&new)).await.transpose()?),

@@ -20,7 +20,7 @@ use crate::{
     Meddling,
     bench::Bench,
     counting::Counting,
-    drive::{drain, drain_with, hold_one},
+    drive::{depth, drain, drain_with, hold_one},
     harness::{checks, ensure_eq},
     make::{HOUR, address, billing, endpoint, id, ids, limit, long_ago, many, message, message_for},
     patience::Patience,
@@ -45,7 +45,7 @@ checks! {
         one.send_batch(&soon).await?;
         to.takes("billing", 500).await?;
         is_empty(&*store).await?;
-        let different: BTreeSet<_> = to.taken("billing").into_iter().map(|sent| sent.message.id).collect();
+        let different = taken_ids(&to, "billing");
         ensure_eq!((different.len(), to.attempts("billing").len()), (500, 500));
         one.stop().await;
         other.stop().await;
@@ -116,10 +116,8 @@ checks! {
         is_empty(&*store).await?;
         ensure!(delivery.is_running(), "delivery died");
         delivery.stop().await;
-        let came: BTreeSet<_> = to.taken("billing").into_iter().map(|sent| sent.message.id).collect();
-        ensure_eq!(came.len(), 19);
-        let errors: BTreeSet<_> = to.taken("error").into_iter().map(|sent| sent.message.id).collect();
-        ensure_eq!(errors, BTreeSet::from([id("m00000")]));
+        ensure_eq!(taken_ids(&to, "billing").len(), 19);
+        ensure_eq!(taken_ids(&to, "error"), BTreeSet::from([id("m00000")]));
         Ok(())
     }
 
@@ -183,7 +181,7 @@ checks! {
         to.takes("billing", 10).await?;
         ensure_eq!(delivery.stop().await.cut_off, 0);
         drop(delivery);
-        let sent = delivered_ids(&to);
+        let sent = taken_ids(&to, "billing");
         ensure!(sent.len() < 600, "it went on until everything was sent");
         // At once: what stopping gave back must not wait for the end of a lease.
         let asked = Instant::now();
@@ -201,7 +199,7 @@ checks! {
         to.takes("billing", 5).await?;
         drop(delivery);
         drop(store);
-        let sent = delivered_ids(&to);
+        let sent = taken_ids(&to, "billing");
         let pending = usize::try_from(other.stats().await?.pending)?;
         let patience = Patience::with("what was cut off").longer_by(bench.lease_term());
         let rest = drain_with(&*other, pending, patience).await?;
@@ -265,7 +263,7 @@ checks! {
 
     #[needs(SharedTransactions)]
     async fn in_one_transaction_everything_arrives_exactly_once_over_a_cut(bench: &Bench) -> Result<()> {
-        let queues = bench.queues_with(&billing()).await?;
+        let queues = bench.queues_with_billing().await?;
         queues.create(&address("error")).await?;
         let store = bench.store().await?;
         let all = many(300);
@@ -280,9 +278,7 @@ checks! {
                 .await?;
             let patience = Patience::with("messages to arrive").longer_by(bench.lease_term());
             let wanted = if cut { 20 } else { 300 };
-            while queues.list().await?.iter().find(|queue| queue.name == billing()).map(|queue| queue.depth)
-                < Some(wanted)
-            {
+            while depth(&*queues, &billing()).await? < wanted {
                 patience.a_moment().await?;
             }
             if !cut {
@@ -337,8 +333,8 @@ fn bounded_and_explained(to: &Scripted, error: &str) -> Result<()> {
     Ok(())
 }
 
-fn delivered_ids(to: &Scripted) -> BTreeSet<MessageId> {
-    to.taken("billing").into_iter().map(|sent| sent.message.id).collect()
+fn taken_ids(to: &Scripted, destination: &str) -> BTreeSet<MessageId> {
+    to.taken(destination).into_iter().map(|sent| sent.message.id).collect()
 }
 
 /// Waits until nothing is stored any more.

@@ -86,7 +86,7 @@ checks! {
 
     #[needs(SharedTransactions)]
     async fn what_is_sent_within_a_transaction_appears_when_it_commits(bench: &Bench) -> Result<()> {
-        let queues = bench.queues_with(&billing()).await?;
+        let queues = bench.queues_with_billing().await?;
         let store = bench.store_in(TransactionMode::TransactionScope).await?;
         store.store(&many(2)).await?;
         let mut held = hold_one(&*store).await?;
@@ -102,7 +102,7 @@ checks! {
 
     #[needs(SharedTransactions)]
     async fn what_is_sent_within_a_dropped_transaction_never_appears(bench: &Bench) -> Result<()> {
-        let queues = bench.queues_with(&billing()).await?;
+        let queues = bench.queues_with_billing().await?;
         let store = bench.store_in(TransactionMode::TransactionScope).await?;
         store.store(&many(1)).await?;
         let mut held = hold_one(&*store).await?;
@@ -120,7 +120,7 @@ checks! {
 
     #[needs(SharedTransactions)]
     async fn a_missing_destination_does_not_spoil_the_transaction(bench: &Bench) -> Result<()> {
-        let queues = bench.queues_with(&billing()).await?;
+        let queues = bench.queues_with_billing().await?;
         let store = bench.store_in(TransactionMode::TransactionScope).await?;
         store.store(&[message_for("lost", &address("nowhere"), long_ago(0)), many(2).remove(1)]).await?;
         let DueBatch { messages, mut claim, .. } = store.fetch(limit(2)).await?;

@@ -1,21 +1,19 @@
 //! No body and no header value in `Debug` output and errors (S23).
 
-use std::{error::Error as _, fmt::Debug, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use postdate_core::{
-    DelayedMessage, DelayedMessageStoreExt as _, Due, EncodedHeaders, Filter, ListQuery, Message, StoreError,
+    DelayedMessage, DelayedMessageStoreExt as _, Due, EncodedHeaders, Filter, ListQuery, Message,
 };
 
 use crate::{
     bench::{Bench, GREATEST},
+    canary::{SECRET, says_nothing, shows_nothing},
     drive::{failure, hold_one},
     harness::checks,
     make::{HOUR, billing, id, limit, long_ago},
 };
-
-/// What must not be seen, in a body and in the value of a header.
-const SECRET: &str = "canary-7c9e6679";
 
 checks! {
     async fn no_debug_output_shows_a_body_or_a_header_value(bench: &Bench) -> Result<()> {
@@ -61,32 +59,4 @@ checks! {
 
 fn secret(name: &str, due: Due) -> DelayedMessage {
     Message::new(SECRET).id(id(name)).header("token", SECRET).to(billing(), due)
-}
-
-fn says_nothing<T>(what: &str, call: Result<T, StoreError>) -> Result<()> {
-    let Err(error) = call else { anyhow::bail!("{what} was accepted") };
-    shows_nothing(what, &error)?;
-    let mut cause = error.source();
-    hides(what, &error.to_string())?;
-    while let Some(error) = cause {
-        hides(what, &format!("{error} {error:?}"))?;
-        cause = error.source();
-    }
-    Ok(())
-}
-
-fn shows_nothing(what: &str, value: &dyn Debug) -> Result<()> {
-    hides(what, &format!("{value:?}"))?;
-    hides(what, &format!("{value:#?}"))
-}
-
-/// Fails if the text tells the secret as it is, as a list of numbers, or in hexadecimal.
-fn hides(what: &str, text: &str) -> Result<()> {
-    let numbers: Vec<_> = SECRET.bytes().map(|byte| byte.to_string()).collect();
-    let hex: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let compact: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
-    for shape in [SECRET, &numbers.join(","), &hex] {
-        ensure!(!compact.to_lowercase().contains(shape), "{what} shows a secret");
-    }
-    Ok(())
 }

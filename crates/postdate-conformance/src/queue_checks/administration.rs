@@ -6,7 +6,7 @@ use tokio::task::{JoinSet, yield_now};
 
 use crate::{
     bench::Bench,
-    drive::{depth, drain_queue, positions, receive, refused, send},
+    drive::{complete, depth, drain_queue, receive, refused, send},
     harness::{checks, ensure_eq},
     make::{address, billing, limit, sends},
     patience::Patience,
@@ -52,19 +52,19 @@ checks! {
 
     async fn the_depth_counts_what_receivers_hold(bench: &Bench) -> Result<()> {
         let (queues, receiver) = bench.filled(&sends(3)).await?;
-        let mut batch = receive(&*receiver, 1).await?;
+        let batch = receive(&*receiver, 1).await?;
         ensure_eq!(depth(&*queues, &billing()).await?, 3);
-        batch.claim.complete(&positions(&batch.messages)).await?;
+        complete(batch).await?;
         ensure_eq!(depth(&*queues, &billing()).await?, 2);
         Ok(())
     }
 
     async fn purging_leaves_what_receivers_hold(bench: &Bench) -> Result<()> {
         let (queues, receiver) = bench.filled(&sends(5)).await?;
-        let mut batch = receive(&*receiver, 1).await?;
+        let batch = receive(&*receiver, 1).await?;
         ensure_eq!(queues.purge(&billing()).await?, 4);
         ensure_eq!(queues.purge(&billing()).await?, 0);
-        ensure_eq!(batch.claim.complete(&positions(&batch.messages)).await?, [true]);
+        complete(batch).await?;
         ensure_eq!(depth(&*queues, &billing()).await?, 0);
         Ok(())
     }
@@ -98,7 +98,7 @@ checks! {
     }
 
     async fn a_queue_that_is_not_there_is_refused(bench: &Bench) -> Result<()> {
-        let queues = bench.queues_with(&billing()).await?;
+        let queues = bench.queues_with_billing().await?;
         let nowhere = address("nowhere");
         refused(queues.purge(&nowhere).await, StoreErrorKind::NoSuchQueue)?;
         refused(queues.browse(&nowhere, 0, limit(1)).await, StoreErrorKind::NoSuchQueue)?;

@@ -7,7 +7,7 @@ use postdate_core::{Address, Due, Message, MessageId, Selection};
 
 use crate::{
     bench::Bench,
-    drive::{depth, empty, names, positions, receive, send},
+    drive::{complete, depth, empty, move_all, names, receive, send},
     harness::{checks, ensure_eq},
     make::{HOSTILE_NAMES, address, hostile_sends, id, long_ago, message},
     patience::Patience,
@@ -30,13 +30,7 @@ checks! {
         let (queues, receiver) = bench.filled(&all).await?;
         let error = address("error");
         queues.create(&error).await?;
-        let mut moved = 0;
-        while moved < all.len() {
-            let mut batch = receive(&*receiver, all.len()).await?;
-            let held = positions(&batch.messages);
-            ensure_eq!(batch.claim.move_to(&held, &error).await?, vec![true; held.len()]);
-            moved += held.len();
-        }
+        move_all(&*receiver, all.len(), &error).await?;
         let seen = queues.browse(&error, 0, NonZeroUsize::MAX).await?;
         let came = empty(&*queues.receiver(&error).await?, all.len(), Patience::with("what was moved")).await?;
         ensure!(seen == came, "browsing showed other messages than came");
@@ -70,10 +64,10 @@ checks! {
         let all = HOSTILE_NAMES.map(|name| message(name, long_ago(0)).message);
         let (_queues, receiver) = bench.filled(&all).await?;
         for sent in &all {
-            let mut batch = receiver.try_receive(&Selection::Ids(vec![sent.id.clone()])).await?;
+            let batch = receiver.try_receive(&Selection::Ids(vec![sent.id.clone()])).await?;
             ensure_eq!(names(&batch.messages), [sent.id.as_str()]);
             ensure!(batch.messages[0].message == *sent, "{:?}", batch.messages);
-            batch.claim.complete(&positions(&batch.messages)).await?;
+            complete(batch).await?;
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ checks! {
     }
 
     async fn a_claim_dropped_with_all_its_handles_is_free_again(bench: &Bench) -> Result<()> {
-        let survivor = bench.queues_with(&billing()).await?;
+        let survivor = bench.queues_with_billing().await?;
         send(&*survivor, &sends(3)).await?;
         let queues = bench.queues().await?;
         let receiver = queues.receiver(&billing()).await?;
@@ -67,7 +67,7 @@ checks! {
     }
 
     async fn a_receiver_and_its_claims_outlive_the_handle_they_came_from(bench: &Bench) -> Result<()> {
-        let other = bench.queues_with(&billing()).await?;
+        let other = bench.queues_with_billing().await?;
         let receiver = bench.queues().await?.receiver(&billing()).await?;
         send(&*other, &sends(2)).await?;
         let mut batch = receive(&*receiver, 1).await?;

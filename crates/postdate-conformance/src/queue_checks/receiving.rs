@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     bench::Bench,
-    drive::{empty, names, nothing_to_receive, positions, receive},
+    drive::{complete, empty, names, nothing_to_receive, positions, receive},
     harness::{checks, ensure_eq},
     make::{HOUR, billing, id, limit, sends},
     patience::Patience,
@@ -25,11 +25,11 @@ checks! {
         let (queues, receiver) = bench.filled(&sends(1)).await?;
         let second = queues.receiver(&billing()).await?;
         let third = bench.queues().await?.receiver(&billing()).await?;
-        let mut batch = receive(&*receiver, 1).await?;
+        let batch = receive(&*receiver, 1).await?;
         for other in [&receiver, &second, &third] {
             nothing_to_receive(&**other).await?;
         }
-        batch.claim.complete(&positions(&batch.messages)).await?;
+        complete(batch).await?;
         nothing_to_receive(&*third).await
     }
 
@@ -48,17 +48,12 @@ checks! {
         let (_queues, receiver) = bench.filled(&sends(6)).await?;
         let wanted = Selection::Ids(["m00004", "never there", "m00001"].map(id).to_vec());
         let ReceivedBatch { messages, mut claim } = receiver.try_receive(&wanted).await?;
-        ensure!(
-            messages.iter().map(|queued| queued.message.id.as_str()).eq(["m00001", "m00004"]),
-            "{messages:?}"
-        );
+        ensure_eq!(names(&messages), ["m00001", "m00004"]);
         let again = receiver.try_receive(&wanted).await?;
         ensure!(again.messages.is_empty(), "received, but held: {:?}", again.messages);
         claim.complete(&positions(&messages)).await?;
         let rest = empty(&*receiver, 4, Patience::with("the others")).await?;
-        ensure!(
-            rest.iter().map(|queued| queued.message.id.as_str()).eq(["m00000", "m00002", "m00003", "m00005"])
-        );
+        ensure_eq!(names(&rest), ["m00000", "m00002", "m00003", "m00005"]);
         Ok(())
     }
 

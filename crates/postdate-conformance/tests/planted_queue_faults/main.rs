@@ -113,7 +113,7 @@ caught! {
     a_dispatcher_that_sends_again_when_its_call_is_dropped_is_caught: SendsAgainWhenDropped
         by of_a_dropped_call_of_dispatch_nothing_arrives_twice because "twice, or not in order";
     a_dispatcher_that_shows_the_body_in_errors_is_caught: ShowsTheBodyInErrors
-        by no_error_of_queues_shows_a_body_or_a_header_value because "is shown";
+        by no_error_of_queues_shows_a_body_or_a_header_value because "a refused message shows a secret";
     queues_that_are_created_again_are_caught: CreatesAgain
         by creating_a_queue_again_says_so because "!queues.create";
     queues_that_fold_names_are_caught: FoldsNames
@@ -159,5 +159,5 @@ caught! {
     a_claim_that_takes_an_answer_of_false_for_its_end_is_caught: TakesFalseForLost
         by positions_that_never_were_are_answered_false_and_harm_nothing because "planted: lost";
     a_claim_that_shows_bodies_is_caught: ShowsBodies
-        by no_debug_output_of_queues_shows_a_body_or_a_header_value because "is shown";
+        by no_debug_output_of_queues_shows_a_body_or_a_header_value because "shows a secret";
 }
