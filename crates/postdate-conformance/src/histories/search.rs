@@ -27,7 +27,7 @@ const SEED: &str = "POSTDATE_SEED";
 const HISTORIES: &str = "POSTDATE_HISTORIES";
 
 /// For so long a failing history is made shorter.
-const SHORTENING: Duration = Duration::from_secs(15);
+const SHORTENING: Duration = Duration::from_secs(40);
 /// So often a history is walked that was too slow for the leases of the store.
 const PATIENT_TRIES: usize = 5;
 
