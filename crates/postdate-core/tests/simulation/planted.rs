@@ -10,7 +10,6 @@ fn is_found(planted: Planted, within: u64) {
         if let Some(first) = found.first() {
             let breaks = planted.breaks();
             assert!(breaks.contains(&first.promise), "seed {seed} finds {first} instead of {breaks:?}");
-            println!("{planted:?} is found by seed {seed}");
             return;
         }
     }
