@@ -2,7 +2,9 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use postdate_core::{DelayedMessageStoreExt as _, Due, Queues as _, error_queue, error_queue::header};
+use postdate_core::{
+    DelayedMessageStoreExt as _, Due, Queues as _, StoreErrorKind, error_queue, error_queue::header,
+};
 
 use super::scene::{BATCH, Scene, after, message, timeouts};
 use crate::scenario::Behaviour;
