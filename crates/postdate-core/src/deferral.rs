@@ -232,12 +232,14 @@ mod tests {
 
     #[test]
     fn what_was_sent_back_goes_where_it_was_to_go_whatever_headers_it_had() {
-        let own = Headers::from_iter([("postdate.due", "PT0S"), ("postdate.destination", "elsewhere")]).encode();
+        let own =
+            Headers::from_iter([("postdate.due", "PT0S"), ("postdate.destination", "elsewhere")]).encode();
         let original = delayed(own, Due::NOW).message;
         let due: Timestamp = "2026-12-25T08:00:00Z".parse().unwrap();
         let failed = DueMessage { message: original, due, failures: 0 };
         let (error, trace) = ("refused".to_owned(), String::new());
-        let fault = error_queue::Fault { reason: Reason::RetriesExhausted, attempts: 1, error, trace, at: due };
+        let fault =
+            error_queue::Fault { reason: Reason::RetriesExhausted, attempts: 1, error, trace, at: due };
         let copy = error_queue::copy(&failed, &fault, &EndpointName::new("orders").unwrap(), &queue());
         let read = DeferralHeaders.read(&queued(copy)).unwrap();
         assert_eq!((read.message.destination.as_str(), read.due), ("billing", Due::at(due)));

@@ -15,7 +15,7 @@ use std::{
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use tokio::{
-    sync::watch,
+    sync::{mpsc, watch},
     task::{Id, JoinError, JoinSet},
 };
 
@@ -108,17 +108,35 @@ pub(crate) async fn changed(who: &str, changed: impl Future<Output = ()>) {
     }
 }
 
-/// What ended next; first what ended before and waits to be heard of.
-pub(crate) async fn next_ended<T: 'static>(
+/// What a loop hears from its batches. A batch says its last word before it ends; but it does both on another thread,
+/// so that the end may be seen first.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard<N, E> {
+    Note(N),
+    End(E),
+}
+
+/// The next note or end; `waiting` keeps an end that was seen before its last word.
+pub(crate) async fn hear<N, T: 'static>(
+    notes: &mut mpsc::UnboundedReceiver<N>,
+    batches: &mut JoinSet<T>,
     waiting: &mut Option<Result<(Id, T), JoinError>>,
-    tasks: &mut JoinSet<T>,
-) -> Result<(Id, T), JoinError> {
-    match waiting.take() {
-        Some(ended) => ended,
-        None => match tasks.join_next_with_id().await {
-            Some(ended) => ended,
-            None => std::future::pending().await,
-        },
+) -> Heard<N, Result<(Id, T), JoinError>> {
+    if waiting.is_none() {
+        tokio::select! {
+            biased;
+            Some(note) = notes.recv() => return Heard::Note(note),
+            Some(ended) = batches.join_next_with_id() => *waiting = Some(ended),
+            else => return std::future::pending().await,
+        }
+    }
+    match (notes.try_recv(), waiting.take()) {
+        (Ok(note), ended) => {
+            *waiting = ended;
+            Heard::Note(note)
+        }
+        (Err(_), Some(ended)) => Heard::End(ended),
+        (Err(_), None) => std::future::pending().await,
     }
 }
 
@@ -131,5 +149,33 @@ pub(crate) async fn sleep_until(until: Option<Instant>) {
     match until {
         Some(until) => tokio::time::sleep_until(until.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_word_of_a_batch_is_heard_before_its_end_though_the_end_was_seen_first() {
+        let (sender, mut notes) = mpsc::unbounded_channel();
+        let mut batches = JoinSet::new();
+        batches.spawn(async {});
+        let mut waiting = batches.join_next_with_id().await;
+        sender.send("stored").unwrap();
+        assert!(matches!(hear(&mut notes, &mut batches, &mut waiting).await, Heard::Note("stored")));
+        assert!(matches!(hear(&mut notes, &mut batches, &mut waiting).await, Heard::End(Ok(_))));
+        assert!(waiting.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_note_and_an_end_are_waited_for() {
+        let (sender, mut notes) = mpsc::unbounded_channel();
+        let (mut batches, mut waiting) = (JoinSet::new(), None);
+        assert!(hear(&mut notes, &mut batches, &mut waiting).now_or_never().is_none());
+        sender.send("slow").unwrap();
+        batches.spawn(async {});
+        assert!(matches!(hear(&mut notes, &mut batches, &mut waiting).await, Heard::Note("slow")));
+        assert!(matches!(hear(&mut notes, &mut batches, &mut waiting).await, Heard::End(Ok(_))));
     }
 }

@@ -23,9 +23,7 @@ use deliver::{Ended, Note, deliver};
 
 use crate::{
     DueBatch, FetchDue, Operation, StoreError,
-    engine::{
-        AFTER_PANIC, Context, Drain, call, changed, lateness, next_ended, now, sleep_until, stopped,
-    },
+    engine::{AFTER_PANIC, Context, Drain, Heard, call, changed, hear, lateness, now, sleep_until, stopped},
     machine::{Action, Schedule, Step},
 };
 
@@ -126,22 +124,12 @@ impl Poller {
         tokio::select! {
             biased;
             () = stopped(&mut self.stop), if !draining => Some(self.stopping()),
-            Some(note) = self.notes.recv() => Some(self.noted(note)),
-            ended = next_ended(&mut self.ended, &mut self.batches) => Some(self.heard(ended)),
+            heard = hear(&mut self.notes, &mut self.batches, &mut self.ended) => Some(match heard {
+                Heard::Note(note) => self.noted(note),
+                Heard::End(ended) => self.ended(ended),
+            }),
             () = sleep_until(until) => (!draining).then_some(Step::Go),
             () = changed("the store", self.context.store.changed()), if !draining && until.is_some() => Some(Step::Woken),
-        }
-    }
-
-    /// A batch says that it is slow before it ends; on another thread both may have happened since the notes were
-    /// looked at.
-    fn heard(&mut self, ended: Result<(Id, Ended), JoinError>) -> Step {
-        match self.notes.try_recv() {
-            Ok(note) => {
-                self.ended = Some(ended);
-                self.noted(note)
-            }
-            Err(_) => self.ended(ended),
         }
     }
 

@@ -24,7 +24,7 @@ use batch::{Note, defer};
 use crate::{
     BreakerName, DeferralFormat, Event, Operation, ReceivedBatch, Receiver, Selection, StoreError,
     engine::{
-        AFTER_PANIC, Calls, Context, Drain, Storing, call, changed, next_ended, now, sleep_until, stopped,
+        AFTER_PANIC, Calls, Context, Drain, Heard, Storing, call, changed, hear, now, sleep_until, stopped,
     },
     machine::intake::{self, Action, Intake},
 };
@@ -156,24 +156,14 @@ impl Pump {
         tokio::select! {
             biased;
             () = stopped(&mut self.stop), if !draining => Some(self.stopping()),
-            Some(note) = self.notes.recv() => Some(self.noted(note)),
-            ended = next_ended(&mut self.ended, &mut self.batches) => Some(self.heard(ended)),
+            heard = hear(&mut self.notes, &mut self.batches, &mut self.ended) => Some(match heard {
+                Heard::Note(note) => self.noted(note),
+                Heard::End(ended) => self.ended(ended),
+            }),
             () = sleep_until(until) => (!draining).then_some(intake::Event::Go),
             () = changed("the queue", self.shared.source.receiver.changed()), if wakeable => {
                 Some(intake::Event::Woken)
             }
-        }
-    }
-
-    /// A batch says that it is stored before it ends; on another thread both may have happened since the notes were
-    /// looked at.
-    fn heard(&mut self, ended: Result<(Id, ()), JoinError>) -> intake::Event {
-        match self.notes.try_recv() {
-            Ok(note) => {
-                self.ended = Some(ended);
-                self.noted(note)
-            }
-            Err(_) => self.ended(ended),
         }
     }
 
