@@ -102,6 +102,22 @@ fn an_endpoint_that_has_no_effect_is_said_to_have_none() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn what_failed_is_named_again_at_the_end() {
+    let place = Place::new();
+    let binary = env!("CARGO_BIN_EXE_postdate");
+    // Enough files for the trial, and too few for three checks at a time.
+    let script = format!("ulimit -n 24 && exec {binary} conformance --filter stores/races --jobs 4");
+    let mut command = std::process::Command::new("sh");
+    let ran = Ran::from(command.args(["-c", &script]).current_dir(place.path()).output().unwrap());
+    let (judged, summed) = ran.stdout.split_once("failed:\n").unwrap_or_else(|| panic!("{}", ran.stderr));
+    let failed = judged.lines().filter(|line| line.starts_with("  FAILED")).count();
+    let named = summed.lines().filter(|line| line.starts_with("  stores/races/")).count();
+    assert!(failed > 0 && failed == named && ran.code == 1, "{}", ran.stdout);
+    assert!(summed.contains(&format!(" {failed} failed in ")), "{summed}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_terminal_that_goes_away_stops_a_run_and_nothing_is_left_behind() {
     let place = Place::new();
     let running = place.start(&["conformance", "--filter", "stores/races"]);
