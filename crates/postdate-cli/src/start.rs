@@ -19,20 +19,23 @@ use crate::{
 /// Runs the program.
 pub(crate) fn start() -> ExitCode {
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
-        let on_command_line = matches.value_source("store") == Some(ValueSource::CommandLine);
-        Ok((Cli::from_arg_matches(&matches)?, on_command_line))
+        let is_written = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+        Ok((Cli::from_arg_matches(&matches)?, is_written("store"), is_written("endpoint")))
     });
-    let (cli, on_command_line) = match parsed {
+    let (cli, store_is_written, endpoint_is_written) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return ExitCode::from(misused(&error) as u8),
     };
     let output = output(&cli.options);
     log(&cli.options);
-    if on_command_line && holds_secret(&cli.options.store) {
+    if store_is_written && holds_secret(&cli.options.store) {
         output.note(
             "the store's URL on the command line holds a secret that others on this machine can see; \
              put it into POSTDATE_STORE instead",
         );
+    }
+    if endpoint_is_written && matches!(cli.verb, Verb::Conformance(_)) {
+        output.note("the checks use endpoints of their own; --endpoint has no effect here");
     }
     match run(cli, &output) {
         Ok(exit) => ExitCode::from(exit as u8),

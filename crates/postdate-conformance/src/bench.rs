@@ -60,6 +60,11 @@ impl Bench {
         }
     }
 
+    /// The command that repeats a check, but for the check's name.
+    pub(crate) fn repeat(&self) -> Arc<str> {
+        Arc::clone(&self.subject.repeat)
+    }
+
     pub(crate) fn capabilities(&self) -> Result<Capabilities> {
         self.capabilities.context("this suite has no stores")
     }

@@ -118,6 +118,7 @@ async fn run<S: Strategy<Value = History>>(
     histories: impl FnOnce() -> S + Send + 'static,
     places: &'static [(usize, usize)],
 ) -> Result<()> {
+    let repeat = bench.repeat();
     let handles: Arc<[Arc<dyn Backend>]> = Arc::new([bench.backend().await?, bench.backend().await?]);
     let (bench, walks) = (bench.clone(), AtomicU64::new(0));
     let walk = move |history: History| {
@@ -130,5 +131,5 @@ async fn run<S: Strategy<Value = History>>(
             Walker::open(bench, &handles, &names, places, history.mode).await?.walk(&history).await
         }
     };
-    search.run(histories, walk).await
+    search.run(repeat, histories, walk).await
 }

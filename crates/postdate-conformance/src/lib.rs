@@ -50,7 +50,8 @@
 //!
 //! The checks called `any_history_..` try random histories against a model that says what a store should answer. One
 //! that goes otherwise is made as short as it can be and printed, with the command that repeats it. Their number is
-//! set by `POSTDATE_HISTORIES` (256 unless it is set), and `POSTDATE_SEED` begins elsewhere.
+//! set by `POSTDATE_HISTORIES` (256 unless it is set), and `POSTDATE_SEED` begins elsewhere. A value that is no number
+//! is refused before any check.
 //!
 //! What a store says it cannot do ([`Capabilities`](postdate_core::Capabilities)) is shown as ignored, with the
 //! capability that is missing; under cargo-nextest, which wants to know that before a test runs, as passed. A store
@@ -68,6 +69,7 @@ mod checks;
 mod counting;
 mod cuts;
 mod drive;
+mod environment;
 mod harness;
 mod histories;
 mod judge;
@@ -85,6 +87,7 @@ use std::{process::ExitCode, sync::Arc};
 
 use postdate_core::{Backend, Queues, StoreError};
 
+pub use environment::{InvalidEnvironment, check_environment};
 pub use harness::Outcome;
 pub use judge::{CheckName, Stop, Verdict, all_checks};
 pub use meddling::{Meddled, Meddling};

@@ -1,9 +1,9 @@
 //! Random content that a seed brings back.
 
-use std::env;
-
 use anyhow::{Context as _, Result};
 use uuid::Uuid;
+
+use crate::environment::SEED;
 
 /// A generator of the SplitMix64 family: the same seed, the same content.
 #[derive(Clone, Debug)]
@@ -15,16 +15,13 @@ pub(crate) struct Random {
 impl Random {
     /// Begins with the seed in `POSTDATE_SEED`, or with a new one.
     pub(crate) fn new() -> Result<Self> {
-        let seed = match env::var("POSTDATE_SEED") {
-            Ok(text) => text.parse().context("POSTDATE_SEED is no number")?,
-            Err(_) => Uuid::now_v7().as_u64_pair().1,
-        };
+        let seed = SEED.get()?.unwrap_or_else(|| Uuid::now_v7().as_u64_pair().1);
         Ok(Self { seed, state: seed })
     }
 
     /// Says of a failure how to repeat it.
     pub(crate) fn seed_on_failure<T>(&self, outcome: Result<T>) -> Result<T> {
-        outcome.with_context(|| format!("repeat with POSTDATE_SEED={}", self.seed))
+        outcome.with_context(|| format!("repeat with {}={}", SEED.name, self.seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {

@@ -7,7 +7,7 @@ use libtest_mimic::{Arguments, Completion, Conclusion, Trial};
 use postdate_core::{Backend, Queues, StoreError};
 
 use crate::{
-    Place, checks,
+    Place, check_environment, checks,
     harness::{self, Check, Outcome},
     judge::Stop,
     meddling::{Meddle, Meddled, Meddling},
@@ -50,6 +50,8 @@ pub(crate) struct Subject {
     pub(crate) wakes: bool,
     pub(crate) meddle: Option<Meddle>,
     pub(crate) patience: Duration,
+    /// The command that repeats a check, but for the check's name.
+    pub(crate) repeat: Arc<str>,
 }
 
 /// Removes what is in a place.
@@ -71,8 +73,10 @@ impl Suite {
     /// A suite without checks for the backend of this name.
     pub fn new(name: impl Into<String>) -> Self {
         let patience = patience::USUAL_LIMIT;
+        let package = env::var("CARGO_PKG_NAME").map(|name| format!(" -p {name}")).unwrap_or_default();
+        let repeat = format!("cargo test{package} --").into();
         let subject =
-            Subject { stores: None, queues: None, remove: None, wakes: true, meddle: None, patience };
+            Subject { stores: None, queues: None, remove: None, wakes: true, meddle: None, patience, repeat };
         Self { name: name.into(), subject }
     }
 
@@ -125,6 +129,14 @@ impl Suite {
         self
     }
 
+    /// Sets the command that failures name to repeat them; the name of the check is added at its end. Default:
+    /// `cargo test`, with the package.
+    #[must_use]
+    pub fn repeated_by(mut self, command: &str) -> Self {
+        self.subject.repeat = command.into();
+        self
+    }
+
     /// Adds what the seams cannot do: `meddle` does it on a place that a store has set up.
     ///
     /// ```
@@ -158,6 +170,10 @@ impl Suite {
     pub fn run(self) -> ExitCode {
         let mut arguments = Arguments::from_args();
         arguments.test_threads.get_or_insert(AT_ONCE);
+        if let Err(error) = check_environment() {
+            say(&format!("{}: {error}", self.name));
+            return ExitCode::FAILURE;
+        }
         let trials = self.all().map(|check| self.trial(check)).collect();
         let conclusion = libtest_mimic::run(&arguments, trials);
         if is_required(&self.name) && judged_nothing(&arguments, &conclusion) {

@@ -36,7 +36,7 @@ struct Filed {
 #[async_trait]
 impl ScratchPlace for Filed {
     async fn connect(&self) -> Result<Connected, StoreError> {
-        fs::write(&self.file, "").map_err(|error| failure(&error.to_string()))?;
+        fs::write(&self.file, "").map_err(|error| failure(&format!("connecting failed: {error}")))?;
         let queues = Arc::new(self.memory.queues());
         Ok(Connected { backend: Arc::new(self.memory.clone()), queues: Some(queues) })
     }
@@ -105,6 +105,20 @@ fn each_wanted_check_has_one_verdict_and_its_place_is_removed() {
 fn a_place_that_cannot_be_made_is_an_error_before_any_check() {
     let error = beside(Path::new("no/such/folder")).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Other);
+}
+
+#[test]
+fn the_error_of_connecting_is_told_and_not_that_of_removing_what_was_never_there() {
+    let error = beside(Path::new("no/such/folder")).unwrap_err();
+    assert!(error.to_string().contains("connecting failed"), "{error}");
+}
+
+#[test]
+fn what_no_call_brings_about_is_left_to_the_tests_of_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = beside(folder.path()).unwrap().check("an_unreadable_row_does_not_stop_the_rest");
+    let Outcome::Ignored(why) = &outcome else { panic!("{outcome:?}") };
+    assert!(why.ends_with(": only the store's own tests can bring that about"), "{why}");
 }
 
 #[test]

@@ -35,6 +35,9 @@ impl Fault {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 (StoreErrorKind::Configuration, "give this user write access to it and to its directory")
             }
+            io::ErrorKind::InvalidFilename => {
+                (StoreErrorKind::Configuration, "choose a shorter or simpler name")
+            }
             _ => (StoreErrorKind::Unavailable, "look at the disk and try again"),
         };
         let mut fault = Self::new(kind, format!("cannot use {}: {error}; {advice}", file.display()));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use postdate_core::{Connected, Operation, ScratchPlace, StoreError, StoreUrl};
+use postdate_core::{Connected, Operation, ScratchPlace, StoreError, StoreErrorKind, StoreUrl};
 use tokio::{task::spawn_blocking, time::sleep};
 
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct ScratchFolder {
     url: StoreUrl,
     name: String,
-    /// Where it is, once it may have been made.
+    /// Where it is, once it was made.
     folder: OnceLock<PathBuf>,
 }
 
@@ -44,16 +44,15 @@ impl ScratchFolder {
 impl ScratchPlace for ScratchFolder {
     async fn connect(&self) -> Result<Connected, StoreError> {
         let options = options(&self.url)?;
+        let file = Path::new(driver::path(&self.url)?);
         // Nothing awaits in between: a folder that was made is known.
         let folder = match self.folder.get() {
-            Some(folder) => folder,
-            None => {
-                let folder = beside(Path::new(driver::path(&self.url)?), &self.name);
-                let folder = folder.map_err(|fault| self.error(fault, Operation::Connect))?;
-                self.folder.get_or_init(|| folder)
-            }
+            Some(folder) => Ok(folder.clone()),
+            None => beside(file, &self.name),
         };
-        make(folder).map_err(|fault| self.error(fault, Operation::Connect))?;
+        let made = folder.and_then(|folder| make(&folder, file).map(|()| folder));
+        let made = made.map_err(|fault| self.error(fault, Operation::Connect))?;
+        let folder = self.folder.get_or_init(|| made);
         driver::connect(folder.join("postdate.db"), options).await
     }
 
@@ -77,11 +76,24 @@ fn beside(path: &Path, name: &str) -> Result<PathBuf> {
     Ok(folder.into())
 }
 
-fn make(folder: &Path) -> Result<()> {
+fn make(folder: &Path, file: &Path) -> Result<()> {
     match fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Fault::beside(folder, error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(not_made(folder, file, error)),
         _ => Ok(()),
     }
+}
+
+fn not_made(folder: &Path, file: &Path, error: io::Error) -> Fault {
+    let why = error.kind();
+    if !matches!(why, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
+        return Fault::beside(folder, error);
+    }
+    let name = file.file_name().map_or(file, Path::new).display();
+    let directory = folder.parent().unwrap_or(folder).display();
+    let detail = format!(
+        "cannot make a scratch folder beside {name}: {why}; give this user write access to the directory {directory}"
+    );
+    Fault::new(StoreErrorKind::Configuration, detail)
 }
 
 async fn remove(folder: PathBuf) -> io::Result<()> {
@@ -133,12 +145,26 @@ mod tests {
             (url(&directory.path().join("missing/x.db")), "create it"),
             (url(directory.path()), "write the name of a file in it"),
             (StoreUrl::parse("sqlite:x.db?mode=ro").unwrap(), "the only option is durability"),
+            (url(&directory.path().join("x".repeat(250))), "choose a shorter or simpler name"),
         ] {
             let scratch = (DRIVER.scratch)(&url, "trial1");
             let error = scratch.connect().await.unwrap_err();
             assert!(error.to_string().contains(advice), "{error}");
+            assert_eq!(error.kind(), StoreErrorKind::Configuration, "{error}");
             scratch.remove().await.unwrap();
         }
         assert!(content(directory.path()).is_empty());
+    }
+
+    #[test]
+    fn a_directory_that_may_not_be_written_to_is_named() {
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let fault = not_made(Path::new("/a/nox/x.db-scratch-1"), Path::new("nox/x.db"), denied);
+        assert_eq!(fault.kind(), StoreErrorKind::Configuration);
+        assert_eq!(
+            fault.into_error(Operation::Connect, "x").to_string(),
+            "x: connect: cannot make a scratch folder beside x.db: permission denied; \
+             give this user write access to the directory /a/nox"
+        );
     }
 }

@@ -189,16 +189,37 @@ pub(crate) struct RetryArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = ConformanceArgs::HELP)]
 pub(crate) struct ConformanceArgs {
-    /// Only checks that have this in their name or in that of their group; may be given many times
+    /// Only checks that have this in their name or in that of their group, such as stores/claims, or "any history";
+    /// may be given many times
     #[arg(long = "filter", value_name = "TEXT")]
     pub(crate) filters: Vec<String>,
     /// Make so many checks at a time [default: one per processor, at most 4]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Only show the names of the checks
     #[arg(long)]
     pub(crate) list: bool,
+}
+
+impl ConformanceArgs {
+    const HELP: &'static str = "\
+It takes about a minute, and judges how the place works, not what is in the store; for that see `verify`.
+The checks use endpoints of their own: --endpoint has no effect.
+
+Examples:
+  postdate conformance --filter queues/browsing
+  postdate conformance --filter 'any history' --filter cancel
+
+Environment:
+  POSTDATE_HISTORIES=N  try N random histories instead of 256
+  POSTDATE_SEED=N       begin with this one, as a failure says
+  POSTDATE_LARGE=N      make the large backlog of N messages instead of 20,000";
+}
+
+fn at_least_one(text: &str) -> Result<NonZeroUsize, &'static str> {
+    text.parse().map_err(|_| "write a number of at least 1")
 }
 
 #[derive(Args, Debug)]

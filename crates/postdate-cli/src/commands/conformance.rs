@@ -5,7 +5,7 @@ mod report;
 use std::{num::NonZeroUsize, thread::available_parallelism, time::Instant};
 
 use postdate::StoreUrl;
-use postdate_conformance::{CheckName, Stop, Suite, Verdict, all_checks};
+use postdate_conformance::{CheckName, Stop, Suite, Verdict, all_checks, check_environment};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     task::spawn_blocking,
@@ -17,7 +17,7 @@ use crate::{
     output::Output,
     signals::Signals,
 };
-use report::{Listed, Report, path};
+use report::{Listed, Report, counted, path};
 
 /// More at a time would mostly wait for each other, and for the disk.
 const JOBS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(3);
@@ -43,6 +43,7 @@ pub(crate) async fn run(args: &ConformanceArgs, options: &Options, output: &Outp
         output.print_all(&known.iter().map(Listed::from).collect::<Vec<_>>())?;
         return Ok(Exit::Ok);
     }
+    check_environment().map_err(|error| Failure::usage(error.to_string()))?;
     let url = StoreUrl::parse(&options.store)?;
     let driver = *postdate::driver(&url)?;
     let mut signals = Signals::listen()?;
@@ -52,12 +53,12 @@ pub(crate) async fn run(args: &ConformanceArgs, options: &Options, output: &Outp
         () = signals.next() => {
             output.note(STOPPING);
             tokio::select! {
-                _ = making => return Err(stopped(known.len())),
+                _ = making => return Err(stopped("no check was made")),
                 () = signals.next() => return Err(stopped_at_once(&url)),
             }
         }
     };
-    judge(suite, args, &url, signals, output).await
+    judge(suite.repeated_by("postdate conformance --filter"), args, &url, signals, output).await
 }
 
 async fn judge(
@@ -74,8 +75,8 @@ async fn judge(
         )));
     }
     output.note(&format!(
-        "judging {url} by {} checks, in scratch places beside it that are removed afterwards; Ctrl-C stops",
-        checks.len()
+        "judging {url} by {}, in scratch places beside it that are removed afterwards; Ctrl-C stops",
+        counted(checks.len())
     ));
     let (begun, stop, (sender, mut verdicts)) = (Instant::now(), Stop::new(), unbounded_channel());
     let mut report = Report::new(checks, output);
@@ -101,7 +102,7 @@ async fn judge(
         .await
         .map_err(|error| Failure::new(Exit::Failure, format!("the suite ended half-way: {error}")))?;
     if heard? == Ended::Stopped {
-        return Err(stopped(report.missing()));
+        return Err(stopped(&report.so_far()));
     }
     report.sum(url, begun.elapsed())
 }
@@ -135,11 +136,8 @@ async fn hear(
 
 const STOPPING: &str = "stopping; what was made is removed, once more stops at once";
 
-fn stopped(missing: usize) -> Failure {
-    Failure::new(
-        Exit::Failure,
-        format!("stopped; {missing} checks were not made, and nothing is left behind"),
-    )
+fn stopped(found: &str) -> Failure {
+    Failure::new(Exit::Failure, format!("stopped; {found}, and nothing is left behind"))
 }
 
 fn stopped_at_once(url: &StoreUrl) -> Failure {
@@ -150,7 +148,7 @@ fn stopped_at_once(url: &StoreUrl) -> Failure {
 /// People may write the sentence as they would say it.
 fn is_wanted(filters: &[String], check: &CheckName) -> bool {
     let name = format!("{}/{}", path(check), check.name);
-    filters.is_empty() || filters.iter().any(|text| name.contains(&text.replace(' ', "_")))
+    filters.is_empty() || filters.iter().any(|text| name.contains(&text.replace(' ', "_").to_lowercase()))
 }
 
 fn jobs(args: &ConformanceArgs) -> NonZeroUsize {
@@ -171,7 +169,7 @@ mod tests {
         };
         let all = wanted(&[]);
         assert_eq!(wanted(&["queues/"]) + wanted(&["stores/"]), all);
-        assert_eq!(wanted(&["browsing takes nothing"]), 1);
+        assert_eq!(wanted(&["Browsing takes nothing"]), 1);
         assert_eq!(wanted(&["browsing_takes_nothing", "deliveries_are_counted", "nonsense"]), 2);
         assert_eq!(wanted(&["nonsense"]), 0);
     }

@@ -33,7 +33,7 @@ impl Progress {
             return;
         }
         let bar = self.bar.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("{bar:30} {pos} of {len} {msg} ({per_sec}, {eta} left)")
+            let style = ProgressStyle::with_template("{bar:30} {pos} of {len} {msg}")
                 .expect("the template is a constant that a test draws");
             ProgressBar::new(self.total).with_style(style).with_message(self.what)
         });

@@ -4,7 +4,7 @@ use std::{thread, time::Instant};
 
 use serde_json::json;
 
-use crate::place::{DEADLINE, Place};
+use crate::place::{DEADLINE, Place, Ran};
 
 fn left(place: &Place) -> Vec<String> {
     let entries = std::fs::read_dir(place.path()).unwrap();
@@ -76,6 +76,59 @@ fn what_cannot_be_judged_is_refused_with_the_reason() {
     assert_eq!(left(&place), [""; 0]);
 }
 
+#[test]
+fn numbers_in_the_environment_that_mean_nothing_are_refused_before_the_run() {
+    let place = Place::new();
+    for (name, value) in [("POSTDATE_HISTORIES", "0"), ("POSTDATE_SEED", "x"), ("POSTDATE_LARGE", "-1")] {
+        let args = ["conformance", "--filter", "browsing_takes_nothing"];
+        let ran = Ran::from(place.command(&args).env(name, value).output().unwrap());
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{name}: {}", ran.stderr);
+        assert!(ran.stderr.starts_with(&format!("error: {name} is {value:?}; make it ")), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn an_endpoint_that_has_no_effect_is_said_to_have_none() {
+    let place = Place::new();
+    let args = ["conformance", "--filter", "browsing_takes_nothing", "--endpoint", "own"];
+    let ran = place.ok(&args);
+    assert!(
+        ran.stderr.contains("--endpoint has no effect") && ran.stderr.contains("by 1 check,"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!place.ok(&args[..3]).stderr.contains("--endpoint"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_failed_is_named_again_at_the_end() {
+    let place = Place::new();
+    let binary = env!("CARGO_BIN_EXE_postdate");
+    // Enough files for the trial, and too few for three checks at a time.
+    let script = format!("ulimit -n 24 && exec {binary} conformance --filter stores/races --jobs 4");
+    let mut command = std::process::Command::new("sh");
+    let ran = Ran::from(command.args(["-c", &script]).current_dir(place.path()).output().unwrap());
+    let (judged, summed) = ran.stdout.split_once("failed:\n").unwrap_or_else(|| panic!("{}", ran.stderr));
+    let failed = judged.lines().filter(|line| line.starts_with("  FAILED")).count();
+    let named = summed.lines().filter(|line| line.starts_with("  stores/races/")).count();
+    assert!(failed > 0 && failed == named && ran.code == 1, "{}", ran.stdout);
+    assert!(summed.contains(&format!(" {failed} failed in ")), "{summed}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_that_goes_away_stops_a_run_and_nothing_is_left_behind() {
+    let place = Place::new();
+    let running = place.start(&["conformance", "--filter", "stores/races"]);
+    running.hears("judging sqlite:postdate.db");
+    running.signal("HUP");
+    running.signal("HUP");
+    running.hears("nothing is left behind");
+    assert_eq!(running.ends(), Some(1));
+    assert_eq!(left(&place), [""; 0]);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_run_that_is_stopped_leaves_nothing_behind() {
@@ -89,7 +142,10 @@ fn a_run_that_is_stopped_leaves_nothing_behind() {
     running.hears("judging sqlite:postdate.db");
     running.signal("INT");
     let said = running.hears("error: stopped");
-    assert!(said.contains("were not made, and nothing is left behind"), "{said}");
+    assert!(
+        said.contains(" of them failed; ") && said.ends_with(" not, and nothing is left behind"),
+        "{said}"
+    );
     assert_eq!(running.ends(), Some(1));
     assert_eq!(left(&place), [""; 0]);
 }

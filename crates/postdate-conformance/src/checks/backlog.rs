@@ -1,8 +1,8 @@
 //! Much that is due at once, and much that stands in the way (L7, L5).
 
-use std::{collections::BTreeSet, env, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use jiff::Timestamp;
 use postdate_core::{
     DelayedMessage, DelayedMessageStore, DelayedMessageStoreExt as _, FetchDue, Filter, ListQuery, MessageId,
@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::{
     bench::Bench,
     drive::{deliver, failure, nothing_is_free, take_now},
+    environment,
     harness::{checks, ensure_eq},
     make::{HOUR, address, id, limit, long_ago, many, message, message_for},
     patience::Patience,
@@ -130,10 +131,7 @@ checks! {
 
 /// Stores the backlog, not in its order; answers with its size.
 async fn store_backlog(store: &dyn DelayedMessageStore) -> Result<usize> {
-    let count = match env::var("POSTDATE_LARGE") {
-        Ok(text) => text.parse().context("POSTDATE_LARGE is no number")?,
-        Err(_) => LARGE,
-    };
+    let count = environment::LARGE.get()?.map_or(LARGE, NonZeroUsize::get);
     // A step that has no divisor in common with the count meets every message once, in quite another order.
     let step = (count / 3..).find(|step| is_coprime(*step, count)).unwrap_or(1);
     let shuffled: Vec<DelayedMessage> =

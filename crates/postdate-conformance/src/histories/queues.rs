@@ -30,14 +30,14 @@ checks! {
             longest: Duration::from_secs(20),
             wanted: &WANTED,
         };
-        let change = super::handles(bench).await?;
+        let (change, repeat) = (super::handles(bench).await?, bench.repeat());
         let handles: Arc<[Arc<dyn Queues>]> = Arc::new([bench.queues().await?, bench.queues().await?]);
         let (bench, walks) = (bench.clone(), AtomicU64::new(0));
         let walk = move |history: History| {
             let (bench, handles, walk) = (bench.clone(), Arc::clone(&handles), walks.fetch_add(1, Relaxed));
             async move { Walker::open(bench, &handles, walk).await?.walk(&history).await }
         };
-        search.run(move || histories(change), walk).await
+        search.run(repeat, move || histories(change), walk).await
     }
 }
 

@@ -1,9 +1,8 @@
 //! Looking for a history that goes otherwise than the model says, and for the shortest one.
 
 use std::{
-    env,
     fmt::{self, Display},
-    str::FromStr,
+    num::NonZeroU64,
     sync::Arc,
     time::Duration,
 };
@@ -20,11 +19,7 @@ use tokio::{
 };
 
 use super::tally::Tally;
-
-/// Says from which seed histories are made; the next one is made from the next number.
-const SEED: &str = "POSTDATE_SEED";
-/// Says how many histories are tried.
-const HISTORIES: &str = "POSTDATE_HISTORIES";
+use crate::environment::{HISTORIES, SEED};
 
 /// For so long a failing history is made shorter.
 const SHORTENING: Duration = Duration::from_secs(40);
@@ -65,13 +60,16 @@ pub(super) struct TooSlow;
 /// How much longer a check may take because the environment asks for more histories.
 pub(crate) fn more_time() -> Duration {
     const EACH: Duration = Duration::from_millis(250);
-    EACH.saturating_mul(from_environment(HISTORIES).ok().flatten().unwrap_or(0))
+    let asked = HISTORIES.get().ok().flatten().map_or(0, NonZeroU64::get);
+    EACH.saturating_mul(u32::try_from(asked).unwrap_or(u32::MAX))
 }
 
 impl Search {
-    /// Walks through histories until one goes wrong; that one is made as short as it can be.
+    /// Walks through histories until one goes wrong; that one is made as short as it can be. With the name of the
+    /// check, `repeat` is the command that repeats it.
     pub(super) async fn run<S, W, Walking>(
         self,
+        repeat: Arc<str>,
         histories: impl FnOnce() -> S + Send + 'static,
         walk: W,
     ) -> Result<()>
@@ -84,22 +82,25 @@ impl Search {
         let runtime = Handle::current();
         let walk = Arc::new(walk);
         // What makes histories and makes them shorter must stay on one thread.
-        spawn_blocking(move || self.search(&runtime, &histories(), &walk)).await?
+        spawn_blocking(move || self.search(&repeat, &runtime, &histories(), &walk)).await?
     }
 
-    fn search<S, W, Walking>(self, runtime: &Handle, strategy: &S, walk: &Arc<W>) -> Result<()>
+    fn search<S, W, Walking>(self, repeat: &str, runtime: &Handle, strategy: &S, walk: &Arc<W>) -> Result<()>
     where
         S: Strategy,
         S::Value: Steps,
         W: Fn(S::Value) -> Walking + Send + Sync + 'static,
         Walking: Future<Output = Result<Tally>> + Send + 'static,
     {
-        let first = from_environment(SEED)?;
-        let asked = from_environment(HISTORIES)?;
-        let mut seeds = first.unwrap_or(0)..first.unwrap_or(0) + asked.unwrap_or(self.histories);
+        let (first, asked) = (SEED.get()?, HISTORIES.get()?);
+        let mut seeds = 0..asked.map_or(self.histories, NonZeroU64::get);
         let mut tally = Tally::default();
         while !seeds.is_empty() {
-            let batch: Vec<_> = seeds.by_ref().take(usize::try_from(self.at_once)?).collect();
+            let batch: Vec<_> = seeds
+                .by_ref()
+                .take(usize::try_from(self.at_once)?)
+                .map(|i| first.unwrap_or(0).wrapping_add(i))
+                .collect();
             let mut trees = batch.iter().map(|seed| tree(strategy, *seed)).collect::<Result<Vec<_>>>()?;
             let walks: Vec<_> = trees
                 .iter()
@@ -110,7 +111,7 @@ impl Search {
                     Ok(more) => tally.add(&more),
                     Err(why) => {
                         let shortest = self.shorten(runtime, trees.swap_remove(i), why, walk);
-                        bail!(self.report(batch[i], &shortest));
+                        bail!(self.report(repeat, batch[i], &shortest));
                     }
                 }
             }
@@ -170,13 +171,12 @@ impl Search {
         Ok(tally)
     }
 
-    fn report<H: Steps>(self, seed: u64, (history, why): &(H, anyhow::Error)) -> String {
+    fn report<H: Steps>(self, repeat: &str, seed: u64, (history, why): &(H, anyhow::Error)) -> String {
         let steps = why.downcast_ref().map_or(usize::MAX, |AtStep(step)| *step);
         let history = history.first(steps);
-        let package = env::var("CARGO_PKG_NAME").map(|name| format!(" -p {name}")).unwrap_or_default();
-        let check = self.check;
+        let (check, seed_is, histories_are) = (self.check, SEED.name, HISTORIES.name);
         format!(
-            "{why:#}\nthe history: {history}\nrepeat it: {SEED}={seed} {HISTORIES}=1 cargo test{package} -- {check}"
+            "{why:#}\nthe history: {history}\nrepeat it: {seed_is}={seed} {histories_are}=1 {repeat} {check}"
         )
     }
 }
@@ -187,12 +187,6 @@ fn tree<S: Strategy>(strategy: &S, seed: u64) -> Result<S::Tree> {
     let chance = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(Config::default(), chance);
     strategy.new_tree(&mut runner).map_err(|reason| anyhow!("no history can be made: {reason}"))
-}
-
-fn from_environment<T: FromStr>(name: &str) -> Result<Option<T>> {
-    let Some(text) = env::var(name).ok() else { return Ok(None) };
-    let number = text.parse().ok().with_context(|| format!("{name} is {text:?}, and no number"))?;
-    Ok(Some(number))
 }
 
 impl Display for AtStep {

@@ -93,6 +93,21 @@ found! {
 }
 
 #[test]
+fn a_history_is_repeated_by_the_command_of_whoever_judges() {
+    let why = |suite: Suite| match suite.check(ONE) {
+        Outcome::Failed(why) => why,
+        outcome => panic!("{outcome:?}"),
+    };
+    let usual = why(store(Fault::PagesSkipTies));
+    assert!(
+        usual.contains(" POSTDATE_HISTORIES=1 cargo test ") && usual.ends_with(&format!("-- {ONE}")),
+        "{usual}"
+    );
+    let own = why(store(Fault::PagesSkipTies).repeated_by("acme judge --filter"));
+    assert!(own.ends_with(&format!(" POSTDATE_HISTORIES=1 acme judge --filter {ONE}")), "{own}");
+}
+
+#[test]
 fn without_a_fault_nothing_is_found() {
     for check in [ONE, TWO, LEASES] {
         assert_eq!(store(Fault::None).check(check), Outcome::Passed, "{check}");

@@ -55,6 +55,9 @@ struct Sum {
     ignored: usize,
     failed: usize,
     millis: u64,
+    /// The names of those that failed.
+    #[serde(skip)]
+    failures: Vec<String>,
     #[serde(skip)]
     palette: Palette,
 }
@@ -69,13 +72,15 @@ pub(super) struct Report<'a> {
     /// The group that was shown last.
     group: Option<String>,
     grades: Vec<Grade>,
+    failures: Vec<String>,
     progress: Progress,
 }
 
 impl<'a> Report<'a> {
     pub(super) fn new(checks: Vec<CheckName>, output: &'a Output) -> Self {
         let progress = Progress::new(output, "checked", checks.len() as u64);
-        Self { output, checks, early: BTreeMap::new(), next: 0, group: None, grades: Vec::new(), progress }
+        let (early, grades, failures) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { output, checks, early, next: 0, group: None, grades, failures, progress }
     }
 
     pub(super) fn add(&mut self, verdict: Verdict) -> Result<(), Failure> {
@@ -100,9 +105,15 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// How many have no verdict.
-    pub(super) fn missing(&self) -> usize {
-        self.checks.len() - self.grades.len()
+    /// What a run that was stopped has found.
+    pub(super) fn so_far(&self) -> String {
+        let (made, missing) = (self.grades.len(), self.checks.len() - self.grades.len());
+        let (made_were, missing_were) = (were(made), were(missing));
+        format!(
+            "{} {made_were} made, {} of them failed; {missing} {missing_were} not",
+            counted(made),
+            self.failures.len()
+        )
     }
 
     pub(super) fn aside(&self, write: impl FnOnce()) {
@@ -118,6 +129,7 @@ impl<'a> Report<'a> {
             ignored: count(Grade::Ignored),
             failed: count(Grade::Failed),
             millis: millis(took),
+            failures: self.failures,
             palette: self.output.palette(),
         };
         let exit = exit(&self.grades);
@@ -133,6 +145,9 @@ impl<'a> Report<'a> {
             Outcome::Failed(why) => (Grade::Failed, Some(why)),
         };
         let group = path(&verdict.check);
+        if result == Grade::Failed {
+            self.failures.push(format!("{group}/{}", verdict.check.name));
+        }
         let opens = self.group.replace(group.clone()) != Some(group);
         self.grades.push(result);
         let judged = Judged {
@@ -150,6 +165,15 @@ impl<'a> Report<'a> {
 /// Whom a check judges, and what it is about.
 pub(super) fn path(check: &CheckName) -> String {
     format!("{}/{}", check.subject, check.group)
+}
+
+/// So many checks.
+pub(super) fn counted(checks: usize) -> String {
+    format!("{checks} check{}", if checks == 1 { "" } else { "s" })
+}
+
+fn were(checks: usize) -> &'static str {
+    if checks == 1 { "was" } else { "were" }
 }
 
 fn exit(grades: &[Grade]) -> Exit {
@@ -192,12 +216,17 @@ impl crate::output::Report for Judged {
         let mark = self.palette.paint(colour, mark);
         let time = if self.result == Grade::Ignored { String::new() } else { rough(self.millis) };
         writeln!(out, "  {mark} {time:>6}  {}", self.check.check)?;
-        self.detail.iter().try_for_each(|detail| writeln!(out, "{:18}{}", "", escape(detail)))
+        let mut lines = self.detail.iter().flat_map(|detail| detail.lines());
+        lines.try_for_each(|line| writeln!(out, "{:18}{}", "", escape(line)))
     }
 }
 
 impl crate::output::Report for Sum {
     fn human(&self, out: &mut dyn Write) -> io::Result<()> {
+        if !self.failures.is_empty() {
+            writeln!(out, "failed:")?;
+        }
+        self.failures.iter().try_for_each(|check| writeln!(out, "  {check}"))?;
         let colour = if self.failed == 0 { AnsiColor::Green } else { AnsiColor::Red };
         let (passed, failed) = (self.passed, self.palette.paint(colour, &format!("{} failed", self.failed)));
         let (ignored, time) = (self.ignored, rough(self.millis));
@@ -229,6 +258,39 @@ mod tests {
         );
         let failed = judged(Grade::Failed, Some("it is \u{1b}[2J"));
         assert!(failed.starts_with("  FAILED    1.2s") && failed.contains("it is \\u{1b}[2J"), "{failed}");
+    }
+
+    #[test]
+    fn each_line_of_a_history_is_a_line_of_its_own() {
+        let failed = judged(Grade::Failed, Some("step 2\n  1. store\n  2. \u{1b}[2J"));
+        let (_, detail) = failed.split_once("a_message_arrives\n").unwrap();
+        let indent = " ".repeat(18);
+        assert_eq!(detail, format!("{indent}step 2\n{indent}  1. store\n{indent}  2. \\u{{1b}}[2J\n"));
+    }
+
+    #[test]
+    fn what_failed_is_said_once_more_before_the_sum() {
+        let store = "sqlite:x.db".to_owned();
+        let failures = vec!["queues/sending/a_message_arrives".to_owned()];
+        let sum =
+            Sum { store, passed: 3, ignored: 2, failed: 1, millis: 9, failures, palette: Palette::Plain };
+        let mut out = Vec::new();
+        sum.human(&mut out).unwrap();
+        let expected = "failed:\n  queues/sending/a_message_arrives\n\
+                        sqlite:x.db  3 passed, 2 ignored, 1 failed in 9ms\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_tells_what_it_has_found() {
+        let output = Output::new(Format::Json, crate::output::Words::Quiet);
+        let checks: Vec<_> = postdate_conformance::all_checks().take(5).collect();
+        let mut report = Report::new(checks, &output);
+        report.grades = vec![Grade::Passed, Grade::Failed, Grade::Ignored];
+        report.failures = vec!["x".to_owned()];
+        assert_eq!(report.so_far(), "3 checks were made, 1 of them failed; 2 were not");
+        report.grades.push(Grade::Passed);
+        assert_eq!(report.so_far(), "4 checks were made, 1 of them failed; 1 was not");
     }
 
     #[test]
