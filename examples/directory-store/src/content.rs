@@ -3,9 +3,12 @@
 //! ```text
 //! order-7
 //! billing
-//! 17 512
+//! 17 512 1766649500000000000
 //! {"tenant":"acme"}...
 //! ```
+//!
+//! The third line has the sizes of headers and body and, where an absolute due time was asked for, that: it tells
+//! a repeated call from a conflict, also after a rescheduling.
 //!
 //! Neither an id nor an address can contain the end of a line: they are checked for control characters.
 
@@ -16,6 +19,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use postdate_core::{Address, EncodedHeaders, MessageId, OutgoingMessage};
 
 /// The greatest size of a message: headers and body together, in bytes.
@@ -24,20 +28,30 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 4 << 20;
 /// An id has at most 250 characters of at most four bytes.
 const LONGEST_LINE: u64 = 1_001;
 
+/// What goes into a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Content<'a> {
+    pub(crate) message: &'a OutgoingMessage,
+    /// The due time that was asked for, where it is absolute.
+    pub(crate) asked: Option<Timestamp>,
+}
+
 /// What a file says before headers and body.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) id: MessageId,
     pub(crate) destination: Address,
+    pub(crate) asked: Option<Timestamp>,
     header_bytes: usize,
     pub(crate) body_bytes: usize,
 }
 
 impl Head {
-    pub(crate) fn of(message: &OutgoingMessage) -> Self {
+    pub(crate) fn of(Content { message, asked }: Content<'_>) -> Self {
         Self {
             id: message.id.clone(),
             destination: message.destination.clone(),
+            asked,
             header_bytes: message.headers.len(),
             body_bytes: message.body.len(),
         }
@@ -45,10 +59,11 @@ impl Head {
 }
 
 /// Writes a message to a new file and waits for the disk.
-pub(crate) fn write(path: &Path, message: &OutgoingMessage) -> io::Result<()> {
+pub(crate) fn write(path: &Path, Content { message, asked }: Content<'_>) -> io::Result<()> {
     let OutgoingMessage { id, destination, headers, body } = message;
+    let asked = asked.map_or_else(String::new, |at| format!(" {}", at.as_nanosecond()));
     let mut file = File::create_new(path)?;
-    file.write_all(format!("{id}\n{destination}\n{} {}\n", headers.len(), body.len()).as_bytes())?;
+    file.write_all(format!("{id}\n{destination}\n{} {}{asked}\n", headers.len(), body.len()).as_bytes())?;
     file.write_all(headers.as_bytes())?;
     file.write_all(body)?;
     file.sync_all()
@@ -97,10 +112,8 @@ fn open(path: &Path) -> io::Result<(Head, BufReader<File>)> {
     let length = file.metadata()?.len();
     let mut file = BufReader::new(file);
     let (id, destination, sizes) = (line(&mut file)?, line(&mut file)?, line(&mut file)?);
-    let (header_bytes, body_bytes) = sizes
-        .split_once(' ')
-        .and_then(|(headers, body)| Some((headers.parse().ok()?, body.parse().ok()?)))
-        .filter(|(headers, body): &(usize, usize)| headers.saturating_add(*body) <= MAX_MESSAGE_BYTES)
+    let (header_bytes, body_bytes, asked) = numbers(&sizes)
+        .filter(|(headers, body, _)| headers.saturating_add(*body) <= MAX_MESSAGE_BYTES)
         .ok_or_else(|| damage("its third line is not that of a message"))?;
     // Memory is set aside for what the file has, not for what it says that it has.
     let lines = id.len() + destination.len() + sizes.len() + 3;
@@ -110,10 +123,22 @@ fn open(path: &Path) -> io::Result<(Head, BufReader<File>)> {
     let head = Head {
         id: MessageId::new(id).map_err(|error| damage(error.to_string()))?,
         destination: Address::new(destination).map_err(|error| damage(error.to_string()))?,
+        asked,
         header_bytes,
         body_bytes,
     };
     Ok((head, file))
+}
+
+/// The numbers of the third line.
+fn numbers(line: &str) -> Option<(usize, usize, Option<Timestamp>)> {
+    let mut parts = line.split(' ');
+    let (headers, body) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let asked = match parts.next() {
+        Some(asked) => Some(Timestamp::from_nanosecond(asked.parse().ok()?).ok()?),
+        None => None,
+    };
+    parts.next().is_none().then_some((headers, body, asked))
 }
 
 fn line(file: &mut impl BufRead) -> io::Result<String> {
@@ -137,7 +162,9 @@ mod tests {
         let path = directory.path().join("0");
         let address = Address::new("billing").unwrap();
         let sent = Message::new(&b"\0\n\xff"[..]).header("a", "b").to(address, Due::NOW).message;
-        write(&path, &sent).unwrap();
+        let content = Content { message: &sent, asked: Some(Timestamp::MIN) };
+        write(&path, content).unwrap();
+        assert_eq!(head(&path).unwrap().asked, content.asked);
         assert_eq!(read(&path).unwrap(), sent);
 
         let whole = std::fs::read(&path).unwrap();
@@ -149,6 +176,9 @@ mod tests {
             "a\nb\n99999999999999999999 1\n",
             "a\nb\n4 4194304\n",
             "a\nb\n-1 1\n",
+            "a\nb\n0 0 \n",
+            "a\nb\n0 0 99999999999999999999999999999\n",
+            "a\nb\n0 0 1 1\n",
             "\nb\n0 0\n",
             "a\0\nb\n0 0\n",
         ] {

@@ -56,8 +56,9 @@
 //! system. **Limits**: 4 MiB for headers and body together; a fetch ends at 16 MiB. **Modes**: `None` and
 //! `ReceiveOnly`, both at least once.
 //!
-//! **Costs.** A message costs a sync of its file, a batch two more; a removal one for each batch it touches. One
-//! change happens at a time. What is stored is in memory but for headers and bodies, and opening reads it all.
+//! **Costs.** A message costs a sync of its file, and those of a batch go sixteen at a time; a batch costs two more, a
+//! removal one for each batch it touches. One change happens at a time. What is stored is in memory but for headers
+//! and bodies, and opening reads it all.
 
 mod backend;
 mod claim;

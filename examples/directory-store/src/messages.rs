@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use postdate_core::{Address, DueMessage, Failure, MessageId, OutgoingMessage};
+use postdate_core::{Address, DueMessage, Failure, MessageId};
 
 use crate::{
-    content::{self, Head},
+    content::{self, Content, Head},
     error::Result,
     layout::{Folder, Found, Label, Position},
     wake::Watchers,
@@ -32,6 +32,7 @@ pub(crate) struct Entry {
     pub(crate) label: Label,
     pub(crate) id: MessageId,
     pub(crate) destination: Address,
+    pub(crate) asked: Option<Timestamp>,
     pub(crate) body_bytes: usize,
     pub(crate) last_error: Option<String>,
     pub(crate) state: State,
@@ -88,7 +89,7 @@ impl Messages {
     }
 
     /// Stores messages with these due times, all or none.
-    pub(crate) fn insert(&mut self, new: &[(&OutgoingMessage, Timestamp)]) -> Result<()> {
+    pub(crate) fn insert(&mut self, new: &[(Content<'_>, Timestamp)]) -> Result<()> {
         if new.is_empty() {
             return Ok(());
         }
@@ -96,13 +97,13 @@ impl Messages {
         self.next_batch += 1;
         let labelled: Vec<_> = (0..)
             .zip(new)
-            .map(|(place, &(message, due))| {
-                (Label { position: Position { batch, place }, attempt: due, due, failures: 0 }, message)
+            .map(|(place, &(content, due))| {
+                (Label { position: Position { batch, place }, attempt: due, due, failures: 0 }, content)
             })
             .collect();
         self.folder.commit(batch, &labelled)?;
-        for (label, message) in labelled {
-            self.enter(Entry::waiting(label, Head::of(message), None));
+        for (label, content) in labelled {
+            self.enter(Entry::waiting(label, Head::of(content), None));
             self.watchers.announce(label.attempt);
         }
         Ok(())
@@ -222,8 +223,8 @@ impl Messages {
 
 impl Entry {
     fn waiting(label: Label, head: Head, last_error: Option<String>) -> Self {
-        let Head { id, destination, body_bytes, .. } = head;
-        Self { label, id, destination, body_bytes, last_error, state: State::Waiting }
+        let Head { id, destination, asked, body_bytes, .. } = head;
+        Self { label, id, destination, asked, body_bytes, last_error, state: State::Waiting }
     }
 
     /// An entry for a file that does not say what it is. By this id people can cancel it.
@@ -233,6 +234,7 @@ impl Entry {
             label,
             id: MessageId::new(format!("unreadable {batch}/{place}")).expect("it is short and plain"),
             destination: Address::new("(unreadable)").expect("it is short and plain"),
+            asked: None,
             body_bytes: 0,
             last_error: Some(why.chars().take(Failure::MAX_ERROR_CHARS).collect()),
             state: State::Unreadable,

@@ -14,7 +14,7 @@ use postdate_core::{
 
 use crate::{
     claim::DirectoryClaim,
-    content::MAX_MESSAGE_BYTES,
+    content::{Content, MAX_MESSAGE_BYTES},
     endpoint::Endpoint,
     error::{Fault, Result},
     messages::{Messages, State},
@@ -85,32 +85,47 @@ pub(crate) fn resolve(due: Due, now: Timestamp) -> Result<Timestamp> {
     })
 }
 
+/// What is compared when a message is stored again.
+fn asked(due: Due) -> Option<Timestamp> {
+    match due {
+        Due::At(at) => Some(at),
+        Due::After(_) => None,
+    }
+}
+
 /// Looks at all messages before it writes one.
 fn store(messages: &mut Messages, batch: &[DelayedMessage]) -> Result<Vec<Timestamp>> {
     let now = Timestamp::now();
     let mut new = Vec::new();
     let mut seen = BTreeMap::new();
     let mut dues = Vec::with_capacity(batch.len());
-    for DelayedMessage { message, due: asked } in batch {
+    for DelayedMessage { message, due } in batch {
         if message.size() > MAX_MESSAGE_BYTES {
             let (id, size) = (&message.id, message.size());
             let detail = format!("message {id} has {size} bytes of at most {MAX_MESSAGE_BYTES}; store less");
             return Err(Fault::new(StoreErrorKind::TooLarge, detail));
         }
-        let due = resolve(*asked, now)?;
+        let asked = asked(*due);
+        let due = resolve(*due, now)?;
         let known = match messages.get(&message.id) {
-            Some(entry) => messages.read(entry)?.map(|there| (there.message == *message, entry.label.due)),
-            None => seen.get(&message.id).map(|(there, due)| (*there == message, *due)),
+            Some(entry) => {
+                messages.read(entry)?.map(|there| (there.message == *message, entry.asked, entry.label.due))
+            }
+            None => seen.get(&message.id).map(|(there, asked, due)| (*there == message, *asked, *due)),
         };
         let is_new = messages.get(&message.id).is_none() && known.is_none();
         dues.push(match known {
             None if is_new => {
-                seen.insert(&message.id, (message, due));
-                new.push((message, due));
+                seen.insert(&message.id, (message, asked, due));
+                new.push((Content { message, asked }, due));
                 due
             }
             // A delay is counted from another now each time: there is nothing to compare.
-            Some((true, then)) if then == due || matches!(asked, Due::After(_)) => then,
+            Some((same, asked_then, due_then))
+                if same && (asked.is_none() || asked_then.is_none() || asked == asked_then) =>
+            {
+                due_then
+            }
             _ => {
                 let detail = format!("{} is stored with other content; choose another id", message.id);
                 return Err(Fault::new(StoreErrorKind::Conflict, detail));

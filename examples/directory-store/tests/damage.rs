@@ -93,6 +93,23 @@ async fn what_an_attempt_said_survives_reopening_and_goes_with_its_message() {
 }
 
 #[tokio::test]
+async fn what_was_asked_for_survives_a_rescheduling_and_reopening() {
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place).await.unwrap();
+    let at = |second| message("a", Due::At(jiff::Timestamp::new(second, 1).unwrap()));
+    store.store_one(at(4_000_000_000)).await.unwrap();
+    let later = jiff::Timestamp::new(5_000_000_000, 0).unwrap();
+    store.reschedule(&id("a"), Due::At(later)).await.unwrap();
+    drop(store);
+
+    let reopened = open(&place).await.unwrap();
+    assert_eq!(reopened.store_one(at(4_000_000_000)).await.unwrap(), later);
+    assert_eq!(reopened.store_one(message("a", Due::NOW)).await.unwrap(), later);
+    let refused = reopened.store_one(at(5_000_000_000)).await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Conflict);
+}
+
+#[tokio::test]
 async fn a_file_with_the_id_of_another_does_not_take_its_place() {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place).await.unwrap();
