@@ -173,7 +173,7 @@ impl fmt::Display for Label {
     }
 }
 
-/// Writes the files of a batch, many at a time: syncs that wait together cost the disk little more than one.
+/// Writes the files of a batch, many at a time: syncs that wait together may share a write of the disk.
 fn write_all(folder: &Path, messages: &[(Label, Content<'_>)]) -> io::Result<()> {
     let write = |part: &[(Label, Content<'_>)]| {
         part.iter().try_for_each(|(label, content)| content::write(&folder.join(label.to_string()), *content))
