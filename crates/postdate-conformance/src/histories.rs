@@ -44,6 +44,7 @@ checks! {
             at_once: 32,
             tries: 1,
             longest: LONGEST,
+            shortening: SHORTENING,
             wanted: &WANTED,
         };
         // Two endpoints.
@@ -58,6 +59,7 @@ checks! {
             at_once: 32,
             tries: 20,
             longest: LONGEST,
+            shortening: SHORTENING,
             wanted: &WANTED,
         };
         // One endpoint: two stores on the same handle, and one on another.
@@ -73,6 +75,7 @@ checks! {
             at_once: 128,
             tries: 1,
             longest: LONGEST + 3 * bench.lease_term().unwrap_or_default(),
+            shortening: Duration::from_secs(12),
             wanted: &["leases ended", "claim lost", "removed", "not removed", "renewed"],
         };
         run(bench, search, move || histories_with_a_pause(shape), &[(0, 0), (0, 1)]).await
@@ -80,6 +83,8 @@ checks! {
 }
 
 const LONGEST: Duration = Duration::from_secs(20);
+/// Where no walk waits, this is a matter of seconds; more of them on a busy machine.
+const SHORTENING: Duration = Duration::from_secs(40);
 
 /// What must have happened in enough histories.
 const WANTED: [&str; 20] = [

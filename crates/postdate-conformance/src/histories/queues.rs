@@ -28,6 +28,7 @@ checks! {
             at_once: 32,
             tries: 1,
             longest: Duration::from_secs(20),
+            shortening: super::SHORTENING,
             wanted: &WANTED,
         };
         let (change, repeat) = (super::handles(bench).await?, bench.repeat());

@@ -21,8 +21,6 @@ use tokio::{
 use super::tally::Tally;
 use crate::environment::{HISTORIES, SEED};
 
-/// For so long a failing history is made shorter.
-const SHORTENING: Duration = Duration::from_secs(40);
 /// So often a history is walked that was too slow for the leases of the store.
 const PATIENT_TRIES: usize = 5;
 
@@ -39,6 +37,8 @@ pub(super) struct Search {
     pub(super) tries: usize,
     /// A walk that takes longer hangs.
     pub(super) longest: Duration,
+    /// For so long a failing history is made shorter: where every walk waits, that has no end.
+    pub(super) shortening: Duration,
     /// What must have happened, or nothing was proved.
     pub(super) wanted: &'static [&'static str],
 }
@@ -138,7 +138,9 @@ impl Search {
         let begin = Instant::now();
         let mut shortest = (tree.current(), why);
         let mut goes_wrong = true;
-        while begin.elapsed() < SHORTENING && if goes_wrong { tree.simplify() } else { tree.complicate() } {
+        while begin.elapsed() < self.shortening
+            && if goes_wrong { tree.simplify() } else { tree.complicate() }
+        {
             let history = tree.current();
             let mut tries = (0..self.tries)
                 .map(|_| runtime.block_on(self.walk_through(Arc::clone(walk), history.clone())));
