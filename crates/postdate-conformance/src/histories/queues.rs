@@ -28,7 +28,7 @@ checks! {
             at_once: 32,
             tries: 1,
             longest: Duration::from_secs(20),
-            shortening: super::SHORTENING,
+            shortening: Duration::from_secs(12),
             wanted: &WANTED,
         };
         let (change, repeat) = (super::handles(bench).await?, bench.repeat());
