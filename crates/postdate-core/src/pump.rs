@@ -85,10 +85,7 @@ struct Pump {
 impl Shared {
     /// A call to the queue failed. Answers how long to leave it alone.
     fn queue_failed(&self, operation: Operation, error: &StoreError) -> Duration {
-        let reporter = &self.context.reporter;
-        let pause = self.queue_calls.failed(reporter, operation, error);
-        reporter.report(Event::StoreFailed { retry_after: pause, error });
-        pause
+        self.queue_calls.failed(&self.context.reporter, operation, error)
     }
 
     fn in_doubt(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {

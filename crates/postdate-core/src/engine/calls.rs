@@ -8,7 +8,7 @@ use std::{
 
 use super::now;
 use crate::{
-    BreakerName, Operation, StoreError,
+    BreakerName, Event, Operation, StoreError,
     machine::Breaker,
     observer::{Reporter, Turn},
 };
@@ -40,9 +40,9 @@ impl Calls {
         Self { name, main, time_to_trigger, state: Mutex::default() }
     }
 
-    /// A call failed. Answers how long to leave it alone.
+    /// A call failed, which is told. Answers how long to leave it alone.
     pub(crate) fn failed(&self, reporter: &Reporter, operation: Operation, error: &StoreError) -> Duration {
-        reporter.watch(&self.state, |calls| {
+        let retry_after = reporter.watch(&self.state, |calls| {
             let new = || (Breaker::new(self.time_to_trigger), now());
             let (breaker, last_failure) = calls.breakers.entry(self.watched(operation)).or_insert_with(new);
             let failed = breaker.failure(now());
@@ -51,7 +51,9 @@ impl Calls {
             let first = failed.tripped && calls.tripped == 1;
             let turn = first.then(|| Turn::Tripped(self.name.clone(), error.to_string()));
             (failed.pause, turn.into_iter().collect())
-        })
+        });
+        reporter.report(Event::StoreFailed { retry_after, error });
+        retry_after
     }
 
     /// A call succeeded.
@@ -84,7 +86,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{Event, Observer, StoreErrorKind};
+    use crate::{Observer, StoreErrorKind};
 
     const TIME_TO_TRIGGER: Duration = Duration::from_secs(30);
 

@@ -99,9 +99,7 @@ impl Context {
 
     /// A call to the store failed. Answers how long to leave it alone.
     pub(crate) fn store_failed(&self, operation: Operation, error: &StoreError) -> Duration {
-        let pause = self.store_calls.failed(&self.reporter, operation, error);
-        self.reporter.report(Event::StoreFailed { retry_after: pause, error });
-        pause
+        self.store_calls.failed(&self.reporter, operation, error)
     }
 
     /// A call to the store succeeded.

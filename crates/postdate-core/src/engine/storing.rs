@@ -78,7 +78,7 @@ impl Storing {
     }
 
     /// The store is to blame for this. Answers how long to leave it alone.
-    pub(crate) fn failed(&self, error: &StoreError) -> Duration {
+    fn failed(&self, error: &StoreError) -> Duration {
         self.reporter.watch(&self.breaker, |breaker| {
             let failed = breaker.failure(now());
             let turn = failed.tripped.then(|| Turn::Tripped(BreakerName::Store, error.to_string()));

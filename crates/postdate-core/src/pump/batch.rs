@@ -224,7 +224,8 @@ impl Batch {
     }
 
     fn blame_store(&mut self, error: &StoreError, pause: Option<Duration>, probe: NonZeroUsize) {
-        let pause = pause.unwrap_or_else(|| self.shared.storing.failed(error));
+        // There is one wherever the message is not to blame.
+        let pause = pause.unwrap_or_default();
         self.shared.context.reporter.report(Event::StoreFailed { retry_after: pause, error });
         self.away = Some(Away { pause, probe });
     }
