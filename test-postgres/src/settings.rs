@@ -9,6 +9,7 @@ use std::{
 /// says otherwise, with room for 500 connections.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    #[cfg_attr(not(unix), expect(dead_code, reason = "no server is started there"))]
     pub(crate) syncs: Syncs,
     pub(crate) options: Vec<(String, String)>,
     pub(crate) environment: Vec<(OsString, OsString)>,
