@@ -168,6 +168,7 @@ pub trait DelayedMessageStore: ScheduledMessages + fmt::Debug + Send + Sync + 's
     /// - never before the change is committed
     /// - a change between two calls is not missed
     /// - may complete without a reason, and a store that cannot tell may never complete: callers cap their waits
+    /// - need not complete for what is due more than a minute ahead: callers look again within a minute
     async fn changed(&self);
 }
 
