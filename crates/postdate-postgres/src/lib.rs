@@ -4,6 +4,7 @@ mod backend;
 mod claim;
 mod connections;
 mod driver;
+mod enqueue;
 mod error;
 mod fetch;
 mod listener;

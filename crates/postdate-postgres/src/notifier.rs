@@ -153,6 +153,20 @@ async fn run(mut running: Running) {
     running.is_done = true;
 }
 
+/// The notification of what a caller's own transaction will commit, if there is to be one. It is from nobody, so that
+/// everybody hears it: this handle does not learn of the commit otherwise.
+pub(crate) fn word_of_caller(endpoint: i32, time: PgInstant, now: PgInstant) -> Option<String> {
+    is_near(time, now).then(|| word(0, Topic::Endpoint(endpoint.into()), time))
+}
+
+fn left(time: PgInstant, now: PgInstant) -> Duration {
+    Duration::from_micros(u64::try_from(time.micros().saturating_sub(now.micros())).unwrap_or(0))
+}
+
+fn is_near(time: PgInstant, now: PgInstant) -> bool {
+    left(time, now) <= HORIZON
+}
+
 /// What is sent: the speaker, and what happens at which time.
 fn word(speaker: u64, topic: Topic, time: PgInstant) -> String {
     match topic {

@@ -121,7 +121,9 @@ impl Options {
         if theirs.is_empty() {
             parsed.set_query(None);
         }
-        let mut connect = PgConnectOptions::from_url(&parsed)?;
+        // The driver's words quote the value, which may be a secret in the wrong place.
+        let mut connect =
+            PgConnectOptions::from_url(&parsed).map_err(|_| not_understood(&parsed, &theirs))?;
         if !theirs.iter().any(|(key, _)| key == "application_name") {
             connect = connect.application_name("postdate");
         }
@@ -144,6 +146,16 @@ impl Options {
 
 fn number<T: FromStr>(key: &str, value: &str) -> Result<T> {
     value.parse().map_err(|_| wrong(format!("{key} is a number; correct the URL")))
+}
+
+fn not_understood(url: &Url, options: &[(String, String)]) -> Fault {
+    let is_wrong = |(key, value): &&(String, String)| {
+        let mut url = url.clone();
+        url.query_pairs_mut().clear().append_pair(key, value);
+        PgConnectOptions::from_url(&url).is_err()
+    };
+    let part = options.iter().find(is_wrong).map_or("a part of the URL", |(key, _)| key);
+    wrong(format!("{part} is not understood; correct the URL"))
 }
 
 fn unknown(key: &str) -> Fault {
@@ -205,7 +217,7 @@ mod tests {
         for (url, words) in [
             ("postgres://localhost/x?pasword=s3cret", "unknown option \"pasword\""),
             ("postgres://localhost/x?connections=s3cret", "connections is a number"),
-            ("postgres://localhost/x?sslmode=s3cret", "correct the URL"),
+            ("postgres://localhost/x?sslmode=s3cret", "sslmode is not understood; correct the URL"),
             ("postgres://localhost:port/x", "correct the URL"),
         ] {
             let fault = read(url).unwrap_err();

@@ -1,5 +1,8 @@
 //! All statements, each named by what it does. Names of tables stand in braces; see [`Names::fill`].
 
+#[cfg(test)]
+mod plans;
+
 use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, Postgres, postgres::PgArguments, query::Query};
@@ -9,6 +12,14 @@ use crate::{names::Names, server::Engine};
 /// A statement for a query: its names were quoted when it was filled in, and values are bound.
 pub(crate) fn query(statement: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
     sqlx::query(AssertSqlSafe(Arc::clone(statement)))
+}
+
+/// That the destination is none of some.
+///
+/// Of `destination <> ALL(..)` the planner expects that it leaves nothing where most messages go to one destination, and
+/// then it would rather sort the whole table than follow the index. This it takes for true.
+fn not_among(parameter: &str) -> String {
+    format!("nullif(destination = ANY({parameter}), true) IS NOT NULL")
 }
 
 macro_rules! statements {
@@ -35,7 +46,12 @@ fn for_engine(template: &str, engine: Engine) -> String {
     } else {
         ("NULL::tid", "endpoint = $2 AND id = ANY($1)")
     };
-    template.replace("{in order}", in_order).replace("{place}", place).replace("{of places}", of_places)
+    let mut statement =
+        template.replace("{in order}", in_order).replace("{place}", place).replace("{of places}", of_places);
+    for parameter in ["$2", "$3", "$4"] {
+        statement = statement.replace(&format!("{{not among {parameter}}}"), &not_among(parameter));
+    }
+    statement
 }
 
 statements! {
@@ -72,6 +88,11 @@ statements! {
                 $7::bytea[]) WITH ORDINALITY AS i (endpoint, asked, delay, id, destination, headers, body, n)
         JOIN {message} m ON m.endpoint = i.endpoint AND m.id = i.id";
 
+    /// Takes back what was stored in this transaction.
+    take_back = "
+        DELETE FROM {message} m USING unnest($1::int4[], $2::text[]) AS i (endpoint, id)
+        WHERE m.endpoint = i.endpoint AND m.id = i.id";
+
     /// Locks what is due and free, from a place on, in order, up to a number and a size. Answers with the time, if
     /// with nothing else.
     fetch = "
@@ -82,13 +103,14 @@ statements! {
                         octet_length(headers)::int8 + octet_length(body) AS size
                     FROM {message}
                     WHERE endpoint = $1 AND attempt_at <= statement_timestamp() AND (attempt_at, seq) > ($2, $3)
-                        AND destination <> ALL($4) AND seq <> ALL($5)
+                        AND {not among $4} AND seq <> ALL($5)
                     ORDER BY attempt_at, seq LIMIT $6 FOR UPDATE SKIP LOCKED) l) c
             WHERE before < $7) d ON true";
     /// Whether anything else was due at a time, free or not.
     more_due = "
-        SELECT EXISTS (SELECT 1 FROM {message} WHERE endpoint = $1 AND attempt_at <= $2 AND destination <> ALL($3)
-            AND seq <> ALL($4))";
+        SELECT (SELECT seq FROM {message}
+            WHERE endpoint = $1 AND attempt_at <= $2 AND {not among $3} AND seq <> ALL($4)
+            ORDER BY attempt_at, seq LIMIT 1) IS NOT NULL";
     /// Puts rows aside that have no message in them. They stay in listings and can be cancelled.
     quarantine = "
         UPDATE {message} m SET attempt_at = 'infinity', last_error = q.reason
@@ -108,11 +130,10 @@ statements! {
     next_due = "
         SELECT statement_timestamp(), coalesce(
             (SELECT attempt_at FROM {message}
-                WHERE endpoint = $1 AND attempt_at <= statement_timestamp() AND destination <> ALL($2)
+                WHERE endpoint = $1 AND attempt_at <= statement_timestamp() AND {not among $2}
                 ORDER BY attempt_at, seq LIMIT 1 FOR KEY SHARE SKIP LOCKED),
-            (SELECT attempt_at FROM {message}
-                WHERE endpoint = $1 AND attempt_at > statement_timestamp() AND attempt_at < 'infinity'
-                    AND destination <> ALL($2)
+            (SELECT nullif(attempt_at, 'infinity') FROM {message}
+                WHERE endpoint = $1 AND attempt_at > statement_timestamp() AND {not among $2}
                 ORDER BY attempt_at, seq LIMIT 1))";
 
     /// One message. It is held if it is due and its lock is not to be had.

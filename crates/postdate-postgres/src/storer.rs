@@ -20,8 +20,8 @@ use crate::{
     error::{Fault, Result},
     place::{Place, within},
 };
-use batch::insert;
-pub(crate) use batch::{Batch, Stored, all_or_none, check, check_due};
+pub(crate) use batch::{Batch, Stored, check, check_due, within_transaction};
+use batch::{all_or_none, insert};
 use gather::Last;
 
 /// What waits to be stored.

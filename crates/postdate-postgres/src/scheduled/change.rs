@@ -74,7 +74,7 @@ pub(super) async fn reschedule(shared: &Shared, id: &MessageId, due: Due) -> Res
             .bind(shared.endpoint)
             .bind(id.as_str())
             .bind(at)
-            .bind(&delay)
+            .bind(delay)
             .fetch_one(&mut *connection)
             .await?;
         connection.give_back();

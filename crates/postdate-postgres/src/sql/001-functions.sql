@@ -42,7 +42,7 @@ BEGIN
     END IF;
     -- Sent when the transaction commits. Dispatchers look at least once a minute without being told.
     IF its_due < statement_timestamp() + interval '60 seconds' THEN
-        PERFORM pg_notify({channel}, 'e' || its_endpoint || ' '
+        PERFORM pg_notify({channel}, '0 e' || its_endpoint || ' '
             || (extract(epoch FROM its_due) * 1000000)::int8 - 946684800000000);
     END IF;
     RETURN $6;

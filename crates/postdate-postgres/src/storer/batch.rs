@@ -140,44 +140,67 @@ pub(crate) async fn insert(
     Ok(Inserted { now, missing: (0..count).filter(is_missing).collect() })
 }
 
-/// Stores messages in a transaction, or in a part of the one that the connection is in, and answers with their due
-/// times: those of before for messages that are there already. All or none.
+/// Stores messages in a transaction of their own. All or none.
 pub(crate) async fn all_or_none(
     connection: &mut PgConnection,
     sql: &Statements,
     batch: &Batch<'_>,
 ) -> Result<Stored> {
-    for _ in 0..TRIES {
-        let mut transaction = connection.begin().await?;
-        let inserted = insert(&mut transaction, sql, batch).await?;
-        let mut dues = inserted.dues(batch);
-        if !inserted.missing.is_empty() {
-            let known = compare(&mut transaction, sql, batch).await?;
-            if let Some(other) =
-                inserted.missing.iter().find(|n| known[**n].is_some_and(|known| !known.is_same))
-            {
-                let id = batch.ids[*other];
-                transaction.rollback().await?;
-                let detail = format!(
-                    "message `{id}` is there already with different content; cancel it or choose another id"
-                );
-                return Err(Fault::new(StoreErrorKind::Conflict, detail));
-            }
-            if inserted.missing.iter().any(|n| known[*n].is_none()) {
-                // It was delivered or cancelled a moment ago.
-                transaction.rollback().await?;
-                continue;
-            }
-            for n in &inserted.missing {
-                dues[*n] = known[*n].map_or(dues[*n], |known| known.due);
-            }
+    let mut transaction = connection.begin().await?;
+    match within_transaction(&mut transaction, sql, batch).await {
+        Ok(stored) => transaction.commit().await.map(|()| stored).map_err(Fault::from),
+        Err(fault) => {
+            transaction.rollback().await?;
+            Err(fault)
         }
-        let now = inserted.now;
-        transaction.commit().await?;
-        return Ok(Stored { now, dues });
+    }
+}
+
+/// Stores messages in the transaction that the connection is in, and answers with their due times: those of before
+/// for messages that are there already. Where one conflicts, none is stored.
+pub(crate) async fn within_transaction(
+    connection: &mut PgConnection,
+    sql: &Statements,
+    batch: &Batch<'_>,
+) -> Result<Stored> {
+    let mut new = HashSet::new();
+    for _ in 0..TRIES {
+        let inserted = insert(connection, sql, batch).await?;
+        let mut dues = inserted.dues(batch);
+        if inserted.missing.is_empty() {
+            return Ok(Stored { now: inserted.now, dues });
+        }
+        new.extend((0..dues.len()).filter(|n| !inserted.missing.contains(n)));
+        let known = compare(connection, sql, batch).await?;
+        if let Some(other) = (0..dues.len()).find(|n| known[*n].is_some_and(|known| !known.is_same)) {
+            take_back(connection, sql, batch, &new).await?;
+            let id = batch.ids[other];
+            let detail = format!(
+                "message `{id}` is there already with different content; cancel it or choose another id"
+            );
+            return Err(Fault::new(StoreErrorKind::Conflict, detail));
+        }
+        // One that is neither new nor known was delivered or cancelled a moment ago.
+        if known.iter().all(Option::is_some) {
+            dues = known.into_iter().flatten().map(|known| known.due).collect();
+            return Ok(Stored { now: inserted.now, dues });
+        }
     }
     let detail = "messages with these ids come and go; try again";
     Err(Fault::new(StoreErrorKind::Unavailable, detail))
+}
+
+/// Undoes what was inserted, without a savepoint: that would cost something also where nothing is to be undone.
+async fn take_back(
+    connection: &mut PgConnection,
+    sql: &Statements,
+    batch: &Batch<'_>,
+    new: &HashSet<usize>,
+) -> Result<()> {
+    let endpoints: Vec<i32> = new.iter().map(|n| batch.endpoints[*n]).collect();
+    let ids: Vec<&str> = new.iter().map(|n| batch.ids[*n]).collect();
+    query(&sql.take_back).bind(endpoints).bind(ids).execute(connection).await?;
+    Ok(())
 }
 
 /// A message that is there.
