@@ -10,21 +10,40 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::VARIABLE;
 
-/// Sees to it that PostgreSQL is there, with Debian's `apt-get` where root lacks it.
+/// Sees to it that PostgreSQL is there and, on Linux, what moves a server's clock, with Debian's `apt-get` where root lacks
+/// one of them.
 ///
 /// # Errors
-/// When it is not there and could not be installed.
+/// When something is not there and could not be installed.
 pub fn ensure_installed() -> Result<()> {
-    let Err(missing) = programs() else { return Ok(()) };
+    ensure(|| programs().map(drop), "postgresql")?;
+    if cfg!(target_os = "linux") { ensure(|| libfaketime().map(drop), "libfaketime") } else { Ok(()) }
+}
+
+/// The library that shows the processes it is loaded into another time, on Linux; see `FAKETIME` in its manual.
+///
+/// # Errors
+/// When it is not installed.
+pub fn libfaketime() -> Result<PathBuf> {
+    let folders = fs::read_dir("/usr/lib").into_iter().flatten().filter_map(Result::ok);
+    let folders = folders.map(|entry| entry.path()).chain(["/usr/lib".into(), "/usr/lib64".into()]);
+    let mut files = folders.map(|folder| folder.join("faketime/libfaketime.so.1"));
+    files
+        .find(|file| file.exists())
+        .context("libfaketime is not installed; `apt-get install libfaketime` brings it")
+}
+
+fn ensure(find: impl Fn() -> Result<()>, package: &str) -> Result<()> {
+    let Err(missing) = find() else { return Ok(()) };
     if !is_root() || !Path::new("/usr/bin/apt-get").exists() {
         return Err(missing);
     }
-    for args in [&["update"][..], &["install", "--yes", "--no-install-recommends", "postgresql"]] {
+    for args in [&["update"][..], &["install", "--yes", "--no-install-recommends", package]] {
         let mut apt = Command::new("apt-get");
         let status = apt.arg("-qq").args(args).env("DEBIAN_FRONTEND", "noninteractive").status()?;
         ensure!(status.success(), "`apt-get {}` ends with {status}; {missing}", args.join(" "));
     }
-    programs().map(drop)
+    find()
 }
 
 /// The folder with `initdb` and `postgres`: of those on the search path, those that `pg_config` knows, and those where

@@ -22,7 +22,7 @@ mod user;
 
 use std::{env, sync::OnceLock};
 
-pub use install::ensure_installed;
+pub use install::{ensure_installed, libfaketime};
 pub use server::Server;
 pub use settings::Settings;
 
@@ -36,7 +36,7 @@ pub const VARIABLE: &str = "POSTDATE_TEST_POSTGRES";
 /// When the variable is not set and no server starts. A test without its server has failed: it is never skipped.
 pub fn url() -> String {
     static STARTED: OnceLock<Result<Server, String>> = OnceLock::new();
-    if let Ok(url) = env::var(VARIABLE) {
+    if let Some(url) = env::var(VARIABLE).ok().filter(|url| !url.is_empty()) {
         return url;
     }
     let started =

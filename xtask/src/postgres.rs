@@ -14,7 +14,7 @@ pub(crate) struct ForTests(Option<Server>);
 impl ForTests {
     /// That of the environment, or one that is started now.
     pub(crate) fn find() -> Result<Self> {
-        if env::var_os(VARIABLE).is_some() {
+        if env::var_os(VARIABLE).is_some_and(|url| !url.is_empty()) {
             return Ok(Self(None));
         }
         ensure_installed()?;
