@@ -26,8 +26,8 @@ pub(crate) struct Cli {
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Where the messages are, such as sqlite:postdate.db or postgres://host/database. Put a URL with a password into the variable: others
-    /// can see the arguments of a running program
+    /// Where the messages are, such as sqlite:postdate.db or postgres://host/database. Put a URL with a password into
+    /// the variable: others can see the arguments of a running program
     #[arg(
         long,
         global = true,

@@ -30,6 +30,9 @@ pub enum Meddling {
     NoRightToMakeTables,
     /// From now on the sessions of new handles are in this time zone, a name of the IANA database.
     SessionTimeZone(&'static str),
+    /// Ends the transactions of all claims that are held now, as a server does whose connection to a client breaks, or
+    /// that a client has left idle for too long.
+    BrokenClaims,
 }
 
 /// What came of it.
@@ -61,6 +64,7 @@ impl fmt::Display for Meddling {
             Self::OlderSchema => "an older schema",
             Self::NoRightToMakeTables => "a user who may make no tables",
             Self::SessionTimeZone(_) => "sessions in a time zone",
+            Self::BrokenClaims => "claims in transactions that break",
         })
     }
 }

@@ -30,7 +30,9 @@ pub struct Settings {
     pub batch_size: NonZeroUsize,
     /// How many batches are on their way at once. Default 2: one is fetched while another is removed.
     pub concurrency: NonZeroUsize,
-    /// How long one call to a dispatcher may take before its destination counts as unavailable. Default 30 s.
+    /// How long one call to a dispatcher may take before its destination counts as unavailable. Default 30 s. Where
+    /// [claims are transactions](crate::ClaimKind::Transaction) the rest of a batch stays held as long: what failed is
+    /// tried again, and what was sent is removed for good, when the slowest destination has answered.
     pub send_time_limit: Duration,
     /// A destination that takes longer than this keeps its messages on their way, but no longer a place among
     /// the batches; until it answers nothing more is fetched for it. Default 1 s.

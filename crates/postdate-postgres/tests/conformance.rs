@@ -102,6 +102,16 @@ async fn meddle(
             changes.0.lock().expect("nobody panics with it").1 = true;
         }
         Meddling::SessionTimeZone(zone) => changes.0.lock().expect("nobody panics with it").0 = Some(zone),
+        Meddling::BrokenClaims => {
+            // What locks rows in the table of messages.
+            let end = format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks
+                 WHERE relation = '{schema}.message'::regclass AND mode = 'RowShareLock'"
+            );
+            if execute(&end).await? == 0 {
+                return Err("there was no claim to break".into());
+            }
+        }
         _ => return Ok(Meddled::Impossible("not known here")),
     }
     Ok(Meddled::Done)

@@ -9,7 +9,8 @@ use postdate_core::{
 };
 
 use crate::{
-    MAX_MESSAGE_BYTES, Options, Queues, error::Result, file::File, schema, store::SqliteStore, writer::Work,
+    Durability, MAX_MESSAGE_BYTES, Options, Queues, error::Result, file::File, schema, store::SqliteStore,
+    writer::Work,
 };
 
 /// Delayed messages in an SQLite file.
@@ -18,6 +19,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Sqlite {
     file: Arc<File>,
+    durability: Durability,
 }
 
 impl Sqlite {
@@ -36,7 +38,8 @@ impl Sqlite {
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn with_options(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
-        Ok(Self { file: File::open(path.as_ref(), options).await? })
+        let durability = options.durability;
+        Ok(Self { file: File::open(path.as_ref(), options).await?, durability })
     }
 
     /// The queues in the same file.
@@ -76,5 +79,14 @@ impl Backend for Sqlite {
             tx.shared.dispatching.of(schema::endpoint(tx.connection, &name)?).dispatching()
         };
         self.file.write(Operation::Query, Work::Plain, look).await
+    }
+
+    async fn warnings(&self) -> Result<Vec<String>, StoreError> {
+        let warning = "durability is process-crash: a power failure may take messages that were acknowledged; \
+                       leave the option out to keep them";
+        Ok(match self.durability {
+            Durability::PowerLoss => Vec::new(),
+            Durability::ProcessCrash => vec![warning.to_owned()],
+        })
     }
 }

@@ -64,7 +64,7 @@ fn what_cannot_be_judged_is_refused_with_the_reason() {
     for (args, code, advice) in [
         (&["--filter", "nonsense"][..], 2, "conformance --list"),
         (&["--store", "nonsense"], 2, "sqlite:postdate.db"),
-        (&["--store", "postgres://host/db"], 2, "this build does not contain"),
+        (&["--store", "mssql://host/db"], 2, "this build does not contain"),
         (&["--store", "sqlite:missing/postdate.db"], 7, "does not exist"),
         (&["--store", "sqlite:x.db?mode=ro"], 7, "the only option is durability"),
     ] {

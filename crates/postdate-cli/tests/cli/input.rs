@@ -13,7 +13,7 @@ fn every_wrong_request_is_refused_with_the_next_step() {
         (&["list", "--store", "postdate.db"][..], "sqlite:postdate.db"),
         (&["list", "--store", ""], "sqlite:postdate.db"),
         (&["list", "--store", "redis:x"], "sqlite:"),
-        (&["list", "--store", "postgres://host/db"], "does not contain"),
+        (&["list", "--store", "mssql://host/db"], "does not contain"),
         (&["show", ""], "is empty"),
         (&["show", &long], "longer than 250"),
         (&["show", "a\nb"], "control character"),
@@ -78,7 +78,7 @@ fn a_place_that_cannot_hold_a_store_is_refused() {
 #[test]
 fn no_secret_of_a_store_url_is_shown_and_the_variable_is_recommended() {
     let place = Place::new();
-    for url in ["postgres://me:s3cret@host/db", "nosuch://me:s3cret@host/?password=s3cret", "s3cret"] {
+    for url in ["mssql://me:s3cret@host/db", "nosuch://me:s3cret@host/?password=s3cret", "s3cret"] {
         for flag in [&["--json"][..], &["-vv"], &[]] {
             let ran = place.run(&[&["list", "--store", url], flag].concat());
             assert_eq!(ran.code, 2);
@@ -86,7 +86,7 @@ fn no_secret_of_a_store_url_is_shown_and_the_variable_is_recommended() {
             assert!(!ran.stderr.contains("me:s3cret") && !ran.stderr.contains("=s3cret"), "{}", ran.stderr);
         }
     }
-    let url = "postgres://me:s3cret@host/db";
+    let url = "mssql://me:s3cret@host/db";
     assert!(place.run(&["list", "--store", url]).stderr.contains("POSTDATE_STORE"));
     let by_variable = place.command(&["list"]).env("POSTDATE_STORE", url).output().unwrap();
     assert!(!String::from_utf8(by_variable.stderr).unwrap().contains("POSTDATE_STORE"));

@@ -4,10 +4,15 @@
 
 mod bench;
 mod conformance;
+#[cfg(feature = "postgres")]
+mod database;
 mod delivery;
 mod errors;
 mod foreign_text;
 mod input;
 mod place;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod queues;
+mod transport;
 mod waiting;

@@ -74,10 +74,7 @@ impl Place {
     }
 
     pub(crate) fn start(&self, args: &[&str]) -> Running {
-        let mut child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let stdout = lines(child.stdout.take().unwrap());
-        let stderr = lines(child.stderr.take().unwrap());
-        Running { child, stdout, stderr }
+        Running::of(self.command(args))
     }
 
     /// Starts delivery and waits until it is under way.
@@ -89,15 +86,24 @@ impl Place {
 
     /// Asks until the answer is as wished.
     pub(crate) fn until(&self, args: &[&str], wished: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let values = self.json(args);
-            if wished(&values) {
-                return values;
-            }
-            assert!(Instant::now() < deadline, "{args:?} still answers {values:?}");
-            thread::sleep(Duration::from_millis(50));
+        until(args, || self.json(args), wished)
+    }
+}
+
+/// Asks until the answer to the arguments is as wished.
+pub(crate) fn until(
+    args: &[&str],
+    ask: impl Fn() -> Vec<Value>,
+    wished: impl Fn(&[Value]) -> bool,
+) -> Vec<Value> {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let values = ask();
+        if wished(&values) {
+            return values;
         }
+        assert!(Instant::now() < deadline, "{args:?} still answers {values:?}");
+        thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -118,6 +124,13 @@ impl From<Output> for Ran {
 }
 
 impl Running {
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = lines(child.stdout.take().unwrap());
+        let stderr = lines(child.stderr.take().unwrap());
+        Self { child, stdout, stderr }
+    }
+
     /// Waits for a line on standard error that contains `words`.
     pub(crate) fn hears(&self, words: &str) -> String {
         wait_for(&self.stderr, words)

@@ -176,6 +176,7 @@ fn the_status_counts_what_waits_and_raises_an_alarm() {
     let status = place.one(&["status"]);
     for key in [
         "store",
+        "transport",
         "endpoint",
         "now",
         "pending",
@@ -211,4 +212,27 @@ fn a_sound_store_passes_every_check_and_a_foreign_file_does_not() {
     let ran = place.run(&["verify", "--store", "sqlite:foreign.db", "--json"]);
     assert_eq!(ran.code, 7, "{}", ran.stdout);
     assert!(ran.json().iter().any(|check| check["result"] == "failed"));
+}
+
+#[test]
+fn what_weakens_a_store_is_a_warning() {
+    let place = Place::new();
+    let store = "sqlite:fast.db?durability=process-crash";
+    place.ok(&["setup", "--store", store]);
+    let checks = place.json(&["verify", "--store", store]);
+    let warnings: Vec<_> = checks.iter().filter(|check| check["result"] == "warning").collect();
+    assert_eq!(warnings.len(), 1, "{checks:?}");
+    assert_eq!(warnings[0]["check"], json!("settings"));
+    let detail = warnings[0]["detail"].as_str().unwrap();
+    assert!(detail.contains("power failure") && detail.contains("leave the option out"), "{detail}");
+    assert!(place.ok(&["verify", "--store", store]).stdout.contains("warning  settings    durability"));
+}
+
+#[test]
+fn a_store_that_is_a_file_has_no_statements_to_print_and_is_not_made_for_that() {
+    let place = Place::new();
+    let ran = place.run(&["setup", "--print"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(ran.stderr.contains("`postdate setup` prepares it"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }

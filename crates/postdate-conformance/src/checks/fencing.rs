@@ -6,6 +6,7 @@ use postdate_core::{DelayedMessageStoreExt as _, StoreError, StoreErrorKind, Tra
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    Meddling,
     bench::Bench,
     drive::{drain, failure, hold_one, hold_one_with, nothing_is_free, refused},
     harness::{checks, ensure_eq},
@@ -68,6 +69,28 @@ checks! {
         // All at once: each waits for the end of leases.
         let modes = bench.capabilities()?.modes;
         try_join_all(modes.iter().map(|mode| stays_with_its_new_holder(bench, *mode))).await?;
+        Ok(())
+    }
+
+    async fn a_claim_whose_transaction_broke_has_done_nothing_and_says_so(bench: &Bench) -> Result<()> {
+        let all = many(3);
+        for mode in bench.capabilities()?.modes {
+            let (store, other) = (bench.store_in(*mode).await?, bench.store_in(*mode).await?);
+            store.store(&all).await?;
+            let fetched = store.fetch(limit(3)).await?;
+            ensure_eq!(fetched.messages.len(), 3);
+            let mut broken = fetched.claim;
+            ensure_eq!(broken.remove(&ids(&all)[..1]).await?, [true]);
+            bench.meddle(Meddling::BrokenClaims).await?;
+            // In transaction scope nothing is done before the commit, which then fails.
+            if *mode != TransactionMode::TransactionScope {
+                nothing_done(broken.remove(&ids(&all)[1..]).await)?;
+            }
+            refused(broken.renew().await, StoreErrorKind::ClaimLost)?;
+            refused(broken.commit().await, StoreErrorKind::ClaimLost)?;
+            let drained = drain(&*other, 3).await?;
+            ensure!(drained.iter().all(|due| due.failures == 0), "a broken claim was counted: {drained:?}");
+        }
         Ok(())
     }
 

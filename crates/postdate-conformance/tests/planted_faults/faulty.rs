@@ -77,4 +77,5 @@ pub(crate) enum Fault {
     SettlesOnCommitOnly,
     SettlesAtOnce,
     GivesNothingBack,
+    HidesLosses,
 }

@@ -61,7 +61,9 @@ fn memory(place: &Place) -> Memory {
 }
 
 fn in_transactions(place: &Place) -> Memory {
-    place.shared(|| Memory::builder().lease(Duration::from_secs(120)).claims_in_transactions().build())
+    let clock = place.shared(Meddlings::default);
+    let builder = Memory::builder().clock(clock).lease(Duration::from_secs(120));
+    place.shared(|| builder.claims_in_transactions().build())
 }
 
 macro_rules! caught {
@@ -220,6 +222,8 @@ caught! {
         by in_transaction_scope_nothing_is_seen_by_others_before_the_commit because "is gone before the claim ended";
     a_transaction_that_does_when_dropped_what_it_should_roll_back_is_caught: SettlesAtOnce
         by a_dropped_claim_has_done_what_it_settled_but_in_transaction_scope because "did not come back";
+    a_transaction_that_hides_that_it_was_lost_is_caught: HidesLosses in in_transactions
+        by a_claim_whose_transaction_broke_has_done_nothing_and_says_so because "accepted, not refused as ClaimLost";
     a_transaction_that_keeps_what_it_gave_back_is_caught: GivesNothingBack in in_transactions
         by what_a_claim_settles_is_seen_by_others_as_its_kind_says because "[false, false, true, true], not";
     a_claim_that_keeps_what_it_gave_back_is_caught: GivesNothingBack

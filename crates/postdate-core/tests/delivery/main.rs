@@ -8,7 +8,13 @@ mod outages;
 mod panics;
 mod pumping;
 mod scenario;
+mod settling;
 mod starting;
 mod stopping;
 mod timing;
 mod troubled;
+
+/// The store that all are on.
+fn memory() -> postdate_core::MemoryBuilder {
+    postdate_core::Memory::builder()
+}

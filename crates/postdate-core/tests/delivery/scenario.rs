@@ -140,7 +140,7 @@ impl Scenario {
     pub(crate) async fn with(change: impl FnOnce(Builder) -> Builder) -> Self {
         let origin: Timestamp = "2026-12-24T20:00:00Z".parse().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(origin));
-        let memory = Memory::builder().clock(clock.clone()).build();
+        let memory = crate::memory().clock(clock.clone()).build();
         let destinations = Arc::<Destinations>::default();
         let log = Arc::<Log>::default();
         let builder = DelayedDelivery::builder("orders")

@@ -3,15 +3,24 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
+use jiff::Timestamp;
 use postdate_conformance::{Meddled, Meddling};
-use postdate_core::{EndpointName, MessageId};
+use postdate_core::{Clock, EndpointName, MessageId, SystemClock};
 
 /// What was done to a place.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Meddlings(Arc<Mutex<State>>);
+pub(crate) struct Meddlings {
+    state: Arc<Mutex<State>>,
+    /// So many seconds the clock was set ahead, which ends transactions.
+    ahead: Arc<AtomicU64>,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -32,6 +41,12 @@ pub(crate) enum Schema {
     Older,
 }
 
+impl Clock for Meddlings {
+    fn now(&self) -> Timestamp {
+        SystemClock.now() + Duration::from_secs(self.ahead.load(Relaxed))
+    }
+}
+
 impl Meddlings {
     pub(crate) fn meddle(&self, meddling: Meddling) -> Meddled {
         let mut state = self.lock();
@@ -44,13 +59,16 @@ impl Meddlings {
             Meddling::OlderSchema => state.schema = Schema::Older,
             Meddling::NoRightToMakeTables => state.no_right = true,
             Meddling::SessionTimeZone(_) => state.zoned = true,
+            Meddling::BrokenClaims => {
+                self.ahead.fetch_add(1_000, Relaxed);
+            }
             _ => return Meddled::Impossible("not played"),
         }
         Meddled::Done
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_unreadable(&self, endpoint: &EndpointName, id: &MessageId) -> bool {
