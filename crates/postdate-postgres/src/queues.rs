@@ -1,10 +1,16 @@
 //! Durable queues in the schema.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
-use postdate_core::{Address, Dispatcher, Operation, QueueStatus, QueuedMessage, Receiver, StoreError};
+use postdate_core::{
+    Address, Dispatcher, Operation, QueueStatus, QueuedMessage, Receiver, StoreError, wake::Topic,
+};
 use sqlx::{Row, postgres::PgRow};
+use tokio::sync::watch;
 
 use crate::{
     Options, Postgres,
@@ -32,12 +38,14 @@ pub struct Queues {
     place: Arc<Place>,
 }
 
-/// A queue that is there.
+/// A queue that is there, for one receiver.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) place: Arc<Place>,
     pub(crate) number: i32,
     pub(crate) name: Address,
+    /// What is being given back, until its sender is dropped.
+    releases: Mutex<Vec<watch::Receiver<()>>>,
 }
 
 impl Queues {
@@ -170,8 +178,33 @@ impl postdate_core::Queues for Queues {
 
     async fn receiver(&self, queue: &Address) -> Result<Arc<dyn Receiver>, StoreError> {
         let number = self.place.call(Operation::Receive, self.number(queue)).await?;
-        let queue = Queue { place: Arc::clone(&self.place), number, name: queue.clone() };
+        let (place, name) = (Arc::clone(&self.place), queue.clone());
+        let queue = Queue { place, number, name, releases: Mutex::default() };
         Ok(Arc::new(QueueReceiver::new(Arc::new(queue))))
+    }
+}
+
+impl Queue {
+    pub(crate) fn topic(&self) -> Topic {
+        Topic::Queue(self.number.into())
+    }
+
+    /// Something is given back from now on until this is dropped.
+    pub(crate) fn releasing(&self) -> watch::Sender<()> {
+        let (sender, receiver) = watch::channel(());
+        let mut releases = self.releases.lock().unwrap_or_else(PoisonError::into_inner);
+        releases.retain(|release| release.has_changed().is_ok());
+        releases.push(receiver);
+        sender
+    }
+
+    /// Waits for what is being given back now: who drops a claim and receives again gets the same messages first.
+    pub(crate) async fn released(&self) {
+        let releases = self.releases.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for mut release in releases {
+            // An error says that the sender is gone, which is what is waited for.
+            drop(release.changed().await);
+        }
     }
 }
 

@@ -79,6 +79,7 @@ impl Drop for Lock {
             return;
         }
         let (locked, release) = (Arc::clone(&self.locked), self.release);
+        let releasing = locked.queue.releasing();
         self.runtime.spawn(async move {
             let held = locked.held.lock().await;
             let seqs: Vec<i64> = held.iter().copied().collect();
@@ -89,6 +90,7 @@ impl Drop for Lock {
                     tracing::debug!(?fault, "received messages were not given back before their lease ends")
                 }
             }
+            drop(releasing);
         });
     }
 }

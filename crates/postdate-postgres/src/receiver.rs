@@ -8,8 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use postdate_core::{
-    MessageId, Operation, QueuedMessage, ReceivedBatch, Receiver, Selection, StoreError,
-    wake::{Topic, Wake},
+    MessageId, Operation, QueuedMessage, ReceivedBatch, Receiver, Selection, StoreError, wake::Wake,
 };
 use sqlx::{Row, postgres::PgRow};
 
@@ -105,15 +104,10 @@ impl Receiver for QueueReceiver {
     }
 }
 
-impl Queue {
-    pub(crate) fn topic(&self) -> Topic {
-        Topic::Queue(self.number.into())
-    }
-}
-
 /// Takes what is selected and free.
 async fn take(queue: &Arc<Queue>, selection: &Selection) -> Result<Taken> {
     let mut pauses = PAUSES.into_iter();
+    queue.released().await;
     loop {
         let began = Instant::now();
         let token = token();
