@@ -8,7 +8,7 @@ use postdate_core::{
     StoreError, StoreErrorKind, StoreUrl, TransactionMode,
 };
 
-use crate::{MAX_MESSAGE_BYTES, Options, place::Place, schema, store::PostgresStore, warnings};
+use crate::{MAX_MESSAGE_BYTES, Options, Queues, place::Place, schema, store::PostgresStore, warnings};
 
 /// Delayed messages in a schema of a PostgreSQL database.
 ///
@@ -44,6 +44,11 @@ impl Postgres {
     /// store: a read replica, one before version 13, a database in another encoding than UTF-8.
     pub async fn with_options(options: Options) -> Result<Self, StoreError> {
         Ok(Self { place: Place::open(options).await? })
+    }
+
+    /// The queues in the same schema.
+    pub fn queues(&self) -> Queues {
+        Queues::new(Arc::clone(&self.place))
     }
 }
 

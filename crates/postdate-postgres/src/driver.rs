@@ -18,5 +18,5 @@ pub const DRIVER: Driver = Driver {
 
 /// The store with the queues beside it.
 pub(crate) fn connected(backend: &Postgres) -> Connected {
-    Connected { backend: Arc::new(backend.clone()), queues: None }
+    Connected { backend: Arc::new(backend.clone()), queues: Some(Arc::new(backend.queues())) }
 }

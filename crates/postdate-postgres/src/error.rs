@@ -31,6 +31,12 @@ impl Fault {
         Self::new(StoreErrorKind::NotSetUp, detail)
     }
 
+    /// The runtime was shut down while a task of ours was at work.
+    pub(crate) fn interrupted() -> Self {
+        let detail = "the runtime was shut down meanwhile; look whether it happened before you try again";
+        Self::new(StoreErrorKind::Unavailable, detail)
+    }
+
     /// A claim whose connection broke: what it held belongs to others now.
     pub(crate) fn claim_lost(self) -> Self {
         let detail = format!("the transaction that held the messages is gone ({}); fetch again", self.detail);
@@ -150,6 +156,10 @@ fn explain_state(code: &str, message: &str) -> (StoreErrorKind, Cow<'static, str
         "25P03" | "57014" => {
             (Kind::Unavailable, "the server ended a transaction that took too long; try again".into())
         }
+        "25P02" => (
+            Kind::Unavailable,
+            "a statement of this transaction failed, and all of it is undone; try again".into(),
+        ),
         "55P03" | "40001" | "40P01" => {
             (Kind::Unavailable, "another transaction was in the way; try again".into())
         }

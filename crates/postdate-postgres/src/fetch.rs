@@ -42,7 +42,7 @@ struct FoundRow {
 pub(crate) async fn claim_due(shared: &Arc<Shared>, request: FetchDue<'_>) -> Result<DueBatch> {
     loop {
         let began = Instant::now();
-        let mut transaction = PostgresTransaction::begin(&shared.place.claims).await?;
+        let mut transaction = PostgresTransaction::begin(&shared.place).await?;
         let except: Vec<&str> = request.except.iter().map(Address::as_str).collect();
         let (found, contended) = find(shared, &mut transaction, request.limit.get(), &except).await?;
         if !found.unreadable.is_empty() {

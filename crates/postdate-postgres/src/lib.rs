@@ -3,6 +3,7 @@
 mod backend;
 mod claim;
 mod connections;
+mod dispatcher;
 mod driver;
 mod enqueue;
 mod error;
@@ -13,6 +14,9 @@ mod notifier;
 mod options;
 mod place;
 mod position;
+mod queues;
+mod receive_claim;
+mod receiver;
 mod record;
 mod scheduled;
 mod schema;
@@ -28,6 +32,7 @@ mod warnings;
 pub use backend::Postgres;
 pub use driver::DRIVER;
 pub use options::Options;
+pub use queues::Queues;
 pub use transaction::PostgresTransaction;
 
 /// The greatest size of a message: headers and body together, in bytes.

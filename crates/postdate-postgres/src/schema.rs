@@ -89,7 +89,7 @@ pub(crate) fn script(names: &Names, engine: Engine, endpoint: &EndpointName) -> 
 }
 
 /// The version of the tables, 0 if there are none.
-async fn version(place: &Place, connection: &mut PgConnection) -> Result<usize> {
+pub(crate) async fn version(place: &Place, connection: &mut PgConnection) -> Result<usize> {
     if !is_there(place, connection, "{version}").await? {
         return Ok(0);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, Postgres, postgres::PgArguments, query::Query};
 
-use crate::{names::Names, server::Engine};
+use crate::{names::Names, receive_claim::LEASE, server::Engine};
 
 /// A statement for a query: its names were quoted when it was filled in, and values are bound.
 pub(crate) fn query(statement: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
@@ -46,13 +46,22 @@ fn for_engine(template: &str, engine: Engine) -> String {
     } else {
         ("NULL::tid", "endpoint = $2 AND id = ANY($1)")
     };
-    let mut statement =
-        template.replace("{in order}", in_order).replace("{place}", place).replace("{of places}", of_places);
+    let mut statement = template
+        .replace("{in order}", in_order)
+        .replace("{place}", place)
+        .replace("{of places}", of_places)
+        .replace("{is free}", IS_FREE)
+        .replace("{lease}", &format!("interval '{} s'", LEASE.as_secs()));
     for parameter in ["$2", "$3", "$4"] {
         statement = statement.replace(&format!("{{not among {parameter}}}"), &not_among(parameter));
     }
     statement
 }
+
+/// Of a queued message: it has no lease, or one that ran out, or one that cannot be true, since the server's clock was
+/// set back. What was put aside for ever is not free.
+const IS_FREE: &str = "locked_until NOT BETWEEN statement_timestamp() AND statement_timestamp() + 2 * {lease}
+                AND locked_until < 'infinity'";
 
 statements! {
     /// The version of the tables.
@@ -194,4 +203,103 @@ statements! {
             statement_timestamp()";
     /// Tells other handles.
     notify = "SELECT pg_notify($1, p) FROM unnest($2::text[]) AS p";
+
+    /// The number of a queue.
+    queue = "SELECT id FROM {queue} WHERE name = $1";
+    /// A new queue. Looks first, or every call would use up a number.
+    add_queue = "
+        INSERT INTO {queue} (name) SELECT $1 WHERE NOT EXISTS (SELECT 1 FROM {queue} WHERE name = $1)
+        ON CONFLICT (name) DO NOTHING";
+    /// All queues, how many messages are in them, and when the first of those arrived.
+    list_queues = "
+        SELECT q.name, (SELECT count(*) FROM {queue_message} m WHERE m.queue = q.id),
+            (SELECT m.enqueued FROM {queue_message} m WHERE m.queue = q.id ORDER BY m.seq LIMIT 1)
+        FROM {queue} q ORDER BY q.name";
+    /// The last message of a queue.
+    last_queued = "SELECT max(seq) FROM {queue_message} WHERE queue = $1";
+    /// Removes so many that nobody holds and that stand after one place and not after another. Answers with how many
+    /// those were and where the last of them stood.
+    purge = "
+        WITH gone AS (
+            DELETE FROM {queue_message} WHERE queue = $1 AND seq = ANY(ARRAY(
+                SELECT seq FROM {queue_message}
+                WHERE queue = $1 AND seq > $2 AND seq <= $3 AND ({is free} OR locked_until = 'infinity')
+                ORDER BY seq LIMIT $4 FOR UPDATE SKIP LOCKED))
+            RETURNING seq)
+        SELECT count(*), max(seq) FROM gone";
+    /// The messages after a place.
+    browse = "
+        SELECT seq, enqueued, deliveries, id, headers, body FROM {queue_message}
+        WHERE queue = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+    /// Puts messages at the ends of queues, which they name by their places in a list of names. Answers with the numbers
+    /// of those queues: what names a queue that is not there is left out.
+    send = "
+        WITH known AS MATERIALIZED (
+            SELECT array_agg(q.id ORDER BY n.n) AS ids
+            FROM unnest($1::text[]) WITH ORDINALITY AS n (name, n) LEFT JOIN {queue} q ON q.name = n.name),
+        sent AS (
+            INSERT INTO {queue_message} (queue, id, headers, body)
+            SELECT (SELECT ids FROM known)[i.name], i.id, i.headers, i.body
+            FROM unnest($2::int4[], $3::text[], $4::bytea[], $5::bytea[]) WITH ORDINALITY
+                AS i (name, id, headers, body, n)
+            WHERE (SELECT ids FROM known)[i.name] IS NOT NULL
+            {in order})
+        SELECT ids FROM known";
+
+    /// Takes what is free, or of that what has one of some ids, in order, up to a number and a size.
+    ///
+    /// The array is for the planner, which has no idea how many there will be: joined, it would read the whole table.
+    receive = "
+        WITH free AS MATERIALIZED (
+            SELECT seq, octet_length(headers)::int8 + octet_length(body) AS size FROM {queue_message}
+            WHERE queue = $1 AND {is free} AND ($3::text[] IS NULL OR id = ANY($3))
+            ORDER BY seq LIMIT $4 FOR UPDATE SKIP LOCKED)
+        UPDATE {queue_message} SET locked_until = statement_timestamp() + {lease}, lock = $2,
+            deliveries = least(greatest(deliveries, 0), 2147483646) + 1
+        WHERE queue = $1 AND seq = ANY(ARRAY(
+            SELECT seq FROM (
+                SELECT seq, sum(size) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) - size AS before FROM free) f
+            WHERE before < $5))
+        RETURNING seq, enqueued, deliveries - 1, id, headers, body, statement_timestamp()";
+    /// For a receiver that got nothing: whether anything is free nevertheless, when the first lease ends, and the time.
+    look = "
+        SELECT coalesce(bool_or({is free} AND ($2::text[] IS NULL OR id = ANY($2))), false),
+            min(locked_until) FILTER (WHERE NOT ({is free})), statement_timestamp()
+        FROM {queue_message} WHERE queue = $1 AND locked_until < 'infinity'";
+    /// Puts received rows aside that have no message in them. They count in the depth and can be purged.
+    put_aside = "
+        UPDATE {queue_message} SET locked_until = 'infinity', lock = 0
+        WHERE queue = $1 AND seq = ANY($2) AND lock = $3 RETURNING seq";
+    /// Removes what a receiver holds.
+    complete = "DELETE FROM {queue_message} WHERE queue = $1 AND seq = ANY($2) AND lock = $3 RETURNING seq";
+    /// Gives back what a receiver holds.
+    abandon = "
+        UPDATE {queue_message} SET locked_until = '-infinity', lock = 0
+        WHERE queue = $1 AND seq = ANY($2) AND lock = $3 RETURNING seq";
+    /// Gives it back as if it had never been received.
+    undo_receive = "
+        UPDATE {queue_message} SET locked_until = '-infinity', lock = 0, deliveries = deliveries - 1
+        WHERE queue = $1 AND seq = ANY($2) AND lock = $3 RETURNING seq";
+    /// Moves what a receiver holds to the end of a queue of this name, in the order of the positions. Answers with
+    /// the queue's number, if it is there, and what was moved.
+    move_to = "
+        WITH target AS MATERIALIZED (SELECT id FROM {queue} WHERE name = $4),
+        gone AS (
+            DELETE FROM {queue_message}
+            WHERE queue = $1 AND seq = ANY($2) AND lock = $3 AND EXISTS (SELECT 1 FROM target)
+            RETURNING seq, id, headers, body),
+        moved AS (
+            INSERT INTO {queue_message} (queue, id, headers, body)
+            SELECT (SELECT id FROM target), g.id, g.headers, g.body
+            FROM unnest($2) WITH ORDINALITY AS p (seq, n) JOIN gone g ON g.seq = p.seq ORDER BY p.n)
+        SELECT (SELECT id FROM target), ARRAY(SELECT seq FROM gone)";
+    /// Holds on to all of so many, or to none of them.
+    renew = "
+        WITH held AS MATERIALIZED (
+            SELECT seq FROM {queue_message} WHERE queue = $1 AND seq = ANY($2) AND lock = $3 FOR UPDATE)
+        UPDATE {queue_message} SET locked_until = statement_timestamp() + {lease}
+        WHERE queue = $1 AND seq = ANY($2) AND lock = $3 AND (SELECT count(*) FROM held) = cardinality($2)";
+
+    /// Takes a lock that lasts as long as the transaction, and says whether it was to be had.
+    lock_in_transaction = "SELECT pg_try_advisory_xact_lock($1)";
 }

@@ -3,27 +3,66 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use postdate_core::wake::Topic;
+use postdate_core::{StoreErrorKind, wake::Topic};
 use sqlx::PgConnection;
 
 use crate::{
-    connections::{Connections, Lent},
-    error::Result,
+    connections::Lent,
+    error::{Fault, Result},
+    place::Place,
 };
 
 /// An open transaction: what is sent in it is written to the queues if and only if the claim's messages are removed.
 #[derive(Debug)]
 pub struct PostgresTransaction {
     connection: Lent,
+    place: Arc<Place>,
     /// What somebody may wait for that happens with the commit.
-    pub(crate) topics: BTreeSet<i64>,
+    topics: BTreeSet<i64>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Sound,
+    /// Work was begun that did not end, or not well: nobody knows what was done.
+    Broken,
 }
 
 impl PostgresTransaction {
-    pub(crate) async fn begin(connections: &Arc<Connections>) -> Result<Self> {
-        let mut connection = connections.lend().await?;
+    pub(crate) async fn begin(place: &Arc<Place>) -> Result<Self> {
+        let mut connection = place.claims.lend().await?;
         sqlx::raw_sql("BEGIN").execute(&mut *connection).await?;
-        Ok(Self { connection, topics: BTreeSet::new() })
+        let (topics, state) = (BTreeSet::new(), State::Sound);
+        Ok(Self { connection, place: Arc::clone(place), topics, state })
+    }
+
+    /// The handle whose transaction it is.
+    pub(crate) fn place(&self) -> &Arc<Place> {
+        &self.place
+    }
+
+    /// The connection, for work of which all must be done or the transaction is lost: also if the future is dropped
+    /// before [`end_work`](Self::end_work).
+    pub(crate) fn begin_work(&mut self) -> Result<&mut PgConnection> {
+        self.check()?;
+        self.state = State::Broken;
+        Ok(&mut self.connection)
+    }
+
+    /// What was begun is done.
+    pub(crate) fn end_work(&mut self) {
+        self.state = State::Sound;
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.state {
+            State::Sound => Ok(()),
+            State::Broken => {
+                let detail = "a statement of this transaction failed, and all of it is undone; try again";
+                Err(Fault::new(StoreErrorKind::Unavailable, detail))
+            }
+        }
     }
 
     /// The connection that the transaction is on, for statements that are to be part of it. A statement that
@@ -40,7 +79,9 @@ impl PostgresTransaction {
 
     /// Commits, and gives the connection back. Answers with the queues that were sent to.
     pub(crate) async fn commit(mut self) -> Result<impl Iterator<Item = Topic>> {
-        sqlx::raw_sql("COMMIT").execute(&mut *self.connection).await?;
+        self.check()?;
+        // Alone, the second would be answered with success where it only ends what has failed before.
+        sqlx::raw_sql("SELECT 1; COMMIT").execute(&mut *self.connection).await?;
         self.connection.give_back();
         Ok(self.topics.into_iter().map(Topic::Queue))
     }

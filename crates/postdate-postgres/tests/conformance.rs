@@ -4,7 +4,7 @@ use std::{error::Error, process::ExitCode, str::FromStr, sync::Arc};
 
 use postdate_conformance::{Meddled, Meddling, Place, Suite};
 use postdate_core::{Backend, Operation, StoreError, StoreErrorKind};
-use postdate_postgres::{Options, Postgres};
+use postdate_postgres::{Options, Postgres, Queues};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, postgres::PgConnectOptions};
 
 fn main() -> ExitCode {
@@ -12,6 +12,10 @@ fn main() -> ExitCode {
         .stores(|place| {
             let options = handle(place);
             async move { Ok(Arc::new(Postgres::with_options(options).await?) as Arc<dyn Backend>) }
+        })
+        .queues(|place| {
+            let options = handle(place);
+            async move { Ok(Arc::new(Queues::with_options(options).await?) as Arc<dyn postdate_core::Queues>) }
         })
         .meddling(|place, meddling| {
             let (schema, changes) = (place.name().to_owned(), changes(place));
