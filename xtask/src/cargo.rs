@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{passed, steps::Outcome};
+use crate::{passed, postgres::ForTests, steps::Outcome};
 
 pub(crate) fn format(root: &Path) -> Result<Outcome> {
     expect_success(cargo(root).args(["fmt", "--all", "--check"]), "run `cargo xtask fix`")
@@ -22,8 +22,10 @@ pub(crate) fn lint(root: &Path) -> Result<Outcome> {
 }
 
 pub(crate) fn test(root: &Path) -> Result<Outcome> {
+    let postgres = ForTests::find()?;
     let mut tests = cargo(root);
     tests.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    postgres.tell(&mut tests);
     let mut running = tests.stdout(Stdio::piped()).spawn().context("cargo does not start")?;
     let output = running.stdout.take().context("standard output was piped")?;
     let mut totals = Totals::default();

@@ -5,6 +5,7 @@ mod cargo;
 mod example;
 mod machines;
 mod passed;
+mod postgres;
 mod promises;
 mod readme;
 mod steps;
@@ -26,6 +27,7 @@ usage: cargo xtask COMMAND
   tidy           only the checks that no other tool makes: crate edges, file sizes, forbidden calls, versions
   promises       whether the tests named in PROMISES.md passed in the last `cargo xtask test`
   bench [ARGS]   the benches; `cargo xtask bench -- --help` shows what they take
+  postgres       an empty PostgreSQL server until Ctrl-C; prints its URL
 
 The machines that `test` runs briefly, for longer; each takes one number:
 ";
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         "promises" => steps::run(&root, &[PROMISES]),
         "fix" => cargo::fix(&root),
         "bench" => cargo::bench(&root, &rest),
+        "postgres" => postgres::keep(),
         name => match machines::ALL.iter().find(|machine| machine.name == name) {
             Some(machine) => machine.run(&root, &rest),
             None => {

@@ -50,6 +50,10 @@ pub(crate) fn check(packages: &[Package]) -> Vec<String> {
 }
 
 fn may_depend(from: &str, on: &str, kind: Kind) -> bool {
+    if on == "test-postgres" {
+        // It starts servers, which is nothing for what applications link.
+        return kind == Kind::Dev || matches!(from, "xtask" | "crash-tests" | "integration-tests");
+    }
     match from {
         "integration-tests" | "crash-tests" => on != "xtask",
         // What happened is told in the core's own terms, and nobody but tests judges it.
@@ -119,6 +123,16 @@ mod tests {
         assert!(!may_depend("postdate-sqlite", "postdate-conformance", Kind::Normal));
         assert!(!may_depend("postdate", "postdate-conformance", Kind::Normal));
         assert!(may_depend("postdate-cli", "postdate-conformance", Kind::Normal));
+    }
+
+    #[test]
+    fn servers_are_started_by_tests_and_tasks_only() {
+        for from in ["postdate-postgres", "postdate-cli", "postdate-bench"] {
+            assert!(may_depend(from, "test-postgres", Kind::Dev), "{from}");
+            assert!(!may_depend(from, "test-postgres", Kind::Normal), "{from}");
+        }
+        assert!(may_depend("xtask", "test-postgres", Kind::Normal));
+        assert!(!may_depend("test-postgres", "postdate-core", Kind::Dev));
     }
 
     #[test]
