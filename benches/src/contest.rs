@@ -171,6 +171,8 @@ mod tests {
         options.postgres.replace(server.url());
         let report = run_part(&options, 1_000, &mut |_| {}).unwrap();
         assert_eq!(report.rows.len(), crate::names().count());
+        let table = report.to_string();
+        assert!(table.lines().all(|line| line.chars().count() <= 110), "{table}");
         for row in &report.rows {
             assert!(row.ours.rate > 0.0 && row.bound.rate > 0.0 && row.bound.ratio > 0.0, "{row:?}");
             assert_eq!(row.ours.late_p99_ms.is_some(), row.name.contains("lateness/"), "{row:?}");

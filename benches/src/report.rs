@@ -82,6 +82,10 @@ impl fmt::Display for Report {
         if self.divisor > 1 {
             writeln!(f, "quick: all counts divided by {}; do not quote these figures", self.divisor)?;
         }
+        let (a_server, peers) = (|row: &Row| row.ours.wal_bytes.is_some(), |row: &Row| !row.peers.is_empty());
+        if self.rows.iter().any(a_server) && !self.rows.iter().any(peers) {
+            writeln!(f, "without other people's queues; `cargo xtask bench --peers` has them take part")?;
+        }
         self.rows.iter().try_for_each(|row| write!(f, "\n{row}"))
     }
 }
@@ -90,15 +94,15 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.name)?;
         match self.ours.late_p50_ms {
-            Some(_) => write!(f, "    p50 ms    p99 ms")?,
-            None => write!(f, "    msgs/s     ratio")?,
+            Some(_) => write!(f, "   p50 ms   p99 ms")?,
+            None => write!(f, "   msgs/s    ratio")?,
         }
-        write!(f, "    µs CPU")?;
+        write!(f, "   µs CPU")?;
         if self.ours.wal_bytes.is_some() {
-            write!(f, "    server     WAL B")?;
+            write!(f, "   server    WAL B")?;
         }
         if self.ours.idle_queries.is_some() {
-            write!(f, "    idle/s")?;
+            write!(f, "   idle/s")?;
         }
         writeln!(f)?;
         let sides = [&self.ours, &self.bound].into_iter().chain(&self.peers);
@@ -109,22 +113,22 @@ impl fmt::Display for Row {
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.late_p50_ms.zip(self.late_p99_ms) {
-            Some((p50, p99)) => write!(f, "{p50:>10.1}{p99:>10.1}")?,
-            None => write!(f, "{:>10.0}{:>10.2}", self.rate, self.ratio)?,
+            Some((p50, p99)) => write!(f, "{p50:>9.1}{p99:>9.1}")?,
+            None => write!(f, "{:>9.0}{:>9.2}", self.rate, self.ratio)?,
         }
         match self.cpu_micros {
-            Some(cpu) => write!(f, "{cpu:>10.1}")?,
-            None => write!(f, "{:>10}", "?")?,
+            Some(cpu) => write!(f, "{cpu:>9.1}")?,
+            None => write!(f, "{:>9}", "?")?,
         }
         if let Some(wal) = self.wal_bytes {
             match self.server_cpu_micros {
-                Some(cpu) => write!(f, "{cpu:>10.1}")?,
-                None => write!(f, "{:>10}", "?")?,
+                Some(cpu) => write!(f, "{cpu:>9.1}")?,
+                None => write!(f, "{:>9}", "?")?,
             }
-            write!(f, "{wal:>10.0}")?;
+            write!(f, "{wal:>9.0}")?;
         }
         if let Some(queries) = self.idle_queries {
-            write!(f, "{queries:>10.1}")?;
+            write!(f, "{queries:>9.1}")?;
         }
         write!(f, "  {}", self.what)
     }

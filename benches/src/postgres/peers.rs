@@ -17,9 +17,9 @@ use crate::cpu::Measured;
 /// Each with what it is called in the program, and in the report.
 pub(super) const PGMQ: Peer = Peer { name: "pgmq", what: "pgmq 0.33: batches of 1,000" };
 pub(super) const GRAPHILE: Peer =
-    Peer { name: "graphile", what: "graphile_worker 0.14: local queue of 500, batched completion" };
+    Peer { name: "graphile", what: "graphile_worker 0.14: local queue, batched completion" };
 pub(super) const APALIS: Peer =
-    Peer { name: "apalis", what: "apalis-postgres 1.0: batches of 500; keeps what is done" };
+    Peer { name: "apalis", what: "apalis-postgres 1.0: batches of 500, all kept" };
 pub(super) const FANG: Peer = Peer { name: "fang", what: "fang 0.11" };
 
 #[derive(Clone, Copy, Debug)]

@@ -66,7 +66,7 @@ pub(super) const OLD_SNAPSHOT_COST: Scenario = Scenario {
 
 pub(super) const BACKLOG: Scenario = Scenario {
     name: "postgres/drain/backlog",
-    ours: "postdate: 50,000 due beside 1,000,000 for next year, generic plans",
+    ours: "postdate: 50,000 due beside 1,000,000 for next year",
     bound: "by hand: the same",
     prepare: |ground| {
         let load = Load::beside_backlog(ground);
@@ -76,7 +76,7 @@ pub(super) const BACKLOG: Scenario = Scenario {
 
 pub(super) const BACKLOG_COST: Scenario = Scenario {
     name: "postgres/drain/backlog-cost",
-    ours: "postdate: 50,000 due beside 1,000,000 for next year, generic plans",
+    ours: "postdate: 50,000 due beside 1,000,000 for next year",
     bound: "postdate: 50,000 due and nothing else",
     prepare: |ground| {
         let load = Load::beside_backlog(ground);

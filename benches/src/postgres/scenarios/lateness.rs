@@ -30,7 +30,7 @@ const PEERS: &[Peer] = &[PGMQ, GRAPHILE, APALIS];
 pub(super) const LOW_LOAD: Scenario = Scenario {
     name: "postgres/lateness/low-load",
     ours: "postdate: 40 messages a second, due a second ahead",
-    bound: "by hand: a task that sleeps until the earliest due time, or is notified",
+    bound: "by hand: sleeps until the next due time, or notified",
     prepare: |ground| {
         let count = ground.scaled(200);
         let task = format!("lateness {count} {}", PAUSE.as_millis());
