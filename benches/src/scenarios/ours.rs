@@ -138,8 +138,9 @@ impl Ours {
         to: Arc<dyn Dispatcher>,
         progress: Arc<Progress>,
     ) -> Result<DelayedDelivery> {
-        let builder = DelayedDelivery::builder(ENDPOINT).store(Arc::clone(handle)).dispatcher(to);
-        Ok(builder.error_dispatcher(self.queues.dispatcher()).observer(progress).start().await?)
+        let builder = DelayedDelivery::builder(ENDPOINT).store(Arc::clone(handle)).without_set_up();
+        let builder = builder.dispatcher(to).error_dispatcher(self.queues.dispatcher());
+        Ok(builder.observer(progress).start().await?)
     }
 
     async fn move_locally(
@@ -148,7 +149,8 @@ impl Ours {
         progress: Arc<Progress>,
     ) -> Result<DelayedDelivery> {
         let queues = self.queues.dispatcher();
-        let builder = DelayedDelivery::builder(ENDPOINT).store(Arc::clone(handle)).dispatcher(queues);
+        let builder = DelayedDelivery::builder(ENDPOINT).store(Arc::clone(handle)).without_set_up();
+        let builder = builder.dispatcher(queues);
         let exactly_once = builder.transaction_mode(TransactionMode::TransactionScope);
         Ok(exactly_once.observer(progress).start().await?)
     }

@@ -60,6 +60,11 @@ impl Bench {
         }
     }
 
+    /// Whether each claim that is held has a connection to itself, of which there are only so many.
+    pub(crate) fn claims_have_connections(&self) -> bool {
+        self.capabilities.is_some_and(|can| can.claim == ClaimKind::Transaction)
+    }
+
     /// The command that repeats a check, but for the check's name.
     pub(crate) fn repeat(&self) -> Arc<str> {
         Arc::clone(&self.subject.repeat)
@@ -115,6 +120,11 @@ impl Bench {
             Meddled::Done => Ok(()),
             Meddled::Impossible(why) => Err(Unmet(format!("needs {what}: {why}")).into()),
         }
+    }
+
+    /// The check does not apply to what lacks this.
+    pub(crate) fn unmet(&self, why: &str) -> Result<()> {
+        Err(Unmet(why.to_owned()).into())
     }
 
     /// A new handle on the queues of the place.

@@ -16,6 +16,7 @@ mod round_trips;
 mod scheduled;
 mod schema;
 mod secrets;
+mod settling;
 mod time;
 mod unreadable;
 mod wake;
@@ -32,6 +33,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
         zones::CHECKS,
         claims::CHECKS,
         fencing::CHECKS,
+        settling::CHECKS,
         races::CHECKS,
         failures::CHECKS,
         scheduled::CHECKS,

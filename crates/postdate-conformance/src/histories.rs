@@ -41,7 +41,7 @@ checks! {
         let search = Search {
             check: "any_history_of_one_handle_goes_as_the_model_says",
             histories: 256,
-            at_once: 32,
+            at_once: at_once(bench),
             tries: 1,
             longest: LONGEST,
             shortening: SHORTENING,
@@ -56,7 +56,7 @@ checks! {
         let search = Search {
             check: "any_history_of_two_handles_goes_as_the_model_says",
             histories: 256,
-            at_once: 32,
+            at_once: at_once(bench),
             tries: 20,
             longest: LONGEST,
             shortening: SHORTENING,
@@ -109,6 +109,11 @@ const WANTED: [&str; 20] = [
     "looked at",
     "listed",
 ];
+
+/// Each history holds a few claims.
+fn at_once(bench: &Bench) -> u64 {
+    if bench.claims_have_connections() { 8 } else { 32 }
+}
 
 /// What is not durable may be gone with its last handle.
 async fn handles(bench: &Bench) -> Result<Handles> {

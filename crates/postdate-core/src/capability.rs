@@ -38,7 +38,9 @@ impl fmt::Display for TransactionMode {
 pub enum ClaimKind {
     /// One process dispatches at a time; a crash of it frees what it held at once.
     Process,
-    /// Rows are locked by an open transaction; a broken connection frees them.
+    /// Rows are locked by an open transaction; a broken connection frees them, and the claim is lost. What a claim does
+    /// others see when it ends and not before: see [`Claim`](crate::Claim). It may
+    /// [expire](crate::Claim::expires), where the server ends transactions that are idle.
     Transaction,
     /// Rows are held for so long and must be renewed; afterwards anybody may take them.
     Lease(Duration),

@@ -27,6 +27,7 @@ mod queue;
 mod scheduled;
 mod settings;
 mod store;
+pub mod wake;
 
 pub use capability::{Capabilities, ClaimKind, TransactionMode};
 pub use clock::{Clock, SystemClock, TokioClock, round_up};

@@ -63,6 +63,7 @@ pub struct Memory {
 pub struct MemoryBuilder {
     clock: Arc<dyn Clock>,
     lease: Duration,
+    claims: fn(Duration) -> ClaimKind,
 }
 
 impl Memory {
@@ -73,7 +74,8 @@ impl Memory {
 
     /// One with other settings.
     pub fn builder() -> MemoryBuilder {
-        MemoryBuilder { clock: Arc::new(SystemClock), lease: Duration::from_secs(30) }
+        let lease = Duration::from_secs(30);
+        MemoryBuilder { clock: Arc::new(SystemClock), lease, claims: ClaimKind::Lease }
     }
 
     /// The queues in the same place.
@@ -103,16 +105,24 @@ impl MemoryBuilder {
         self
     }
 
+    /// Has claims on delayed messages behave as [transactions](ClaimKind::Transaction) on a server, which ends them when
+    /// they were not renewed for the term of a lease.
+    #[must_use]
+    pub fn claims_in_transactions(mut self) -> Self {
+        self.claims = |_| ClaimKind::Transaction;
+        self
+    }
+
     /// An empty backend with these settings.
     pub fn build(self) -> Memory {
-        Memory { place: Arc::new(Place::new(self.clock, self.lease)) }
+        Memory { place: Arc::new(Place::new(self.clock, (self.claims)(self.lease), self.lease)) }
     }
 }
 
 #[async_trait]
 impl Backend for Memory {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new(&TransactionMode::ALL, ClaimKind::Lease(self.place.lease()))
+        Capabilities::new(&TransactionMode::ALL, self.place.claims())
             .resolution(place::RESOLUTION)
             .max_message_bytes(place::MAX_MESSAGE_BYTES)
             .not_durable()

@@ -37,7 +37,8 @@ pub struct Settings {
     pub slow_after: Duration,
     /// How long stopping waits for messages on their way; afterwards they are given back. Default 30 s.
     pub drain_time: Duration,
-    /// No wait is longer than this, so that a lost wake-up costs no more. Default 60 s, at most an hour.
+    /// No wait is longer than this, so that a lost wake-up costs no more. Default 60 s, at most an hour. Stores need not
+    /// wake anybody for what is due more than a minute ahead: with a longer wait it may be late by the rest.
     pub longest_wait: Duration,
     /// What happens to messages that became due while nobody was there to send them.
     pub catch_up: CatchUp,

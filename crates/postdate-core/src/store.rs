@@ -32,6 +32,16 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     ///   [`Configuration`](crate::StoreErrorKind::Configuration) if there is something to make
     async fn set_up(&self, endpoint: &EndpointName) -> Result<(), StoreError>;
 
+    /// What [`set_up`](Self::set_up) would run, as a script for somebody who has the right to make tables when this
+    /// user has not. `None` where a store is not set up by statements.
+    ///
+    /// Contract:
+    /// - run once or several times, it leaves what `set_up` leaves, and no message is lost
+    fn set_up_script(&self, endpoint: &EndpointName) -> Option<String> {
+        let _ = endpoint;
+        None
+    }
+
     /// Opens the store for an endpoint.
     ///
     /// Contract:
@@ -54,6 +64,16 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     async fn dispatching(&self, endpoint: &EndpointName) -> Result<Dispatching, StoreError> {
         let _ = endpoint;
         Ok(Dispatching::Unknown)
+    }
+
+    /// Why the store does not keep in full what postdate promises as it is set up now: it does not wait for its disk,
+    /// say. For people: each is one lower-case line without secrets that names the setting, what follows from it and
+    /// what to do.
+    ///
+    /// # Errors
+    /// When it cannot find out.
+    async fn warnings(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
     }
 }
 
@@ -81,6 +101,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).set_up(endpoint).await
     }
 
+    fn set_up_script(&self, endpoint: &EndpointName) -> Option<String> {
+        (**self).set_up_script(endpoint)
+    }
+
     async fn open(
         &self,
         endpoint: &EndpointName,
@@ -91,6 +115,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     async fn dispatching(&self, endpoint: &EndpointName) -> Result<Dispatching, StoreError> {
         (**self).dispatching(endpoint).await
+    }
+
+    async fn warnings(&self) -> Result<Vec<String>, StoreError> {
+        (**self).warnings().await
     }
 }
 
@@ -140,6 +168,7 @@ pub trait DelayedMessageStore: ScheduledMessages + fmt::Debug + Send + Sync + 's
     /// - never before the change is committed
     /// - a change between two calls is not missed
     /// - may complete without a reason, and a store that cannot tell may never complete: callers cap their waits
+    /// - need not complete for what is due more than a minute ahead: callers look again within a minute
     async fn changed(&self);
 }
 
@@ -150,6 +179,18 @@ pub trait DelayedMessageStore: ScheduledMessages + fmt::Debug + Send + Sync + 's
 ///   [`ClaimLost`](crate::StoreErrorKind::ClaimLost)
 /// - a message that is named twice in a call is settled once: the second answer is `false`
 /// - effects are permanent at the latest when [`commit`](Self::commit) returns
+///
+/// Where claims are [transactions](crate::ClaimKind::Transaction), effects are permanent all together and not before
+/// the claim ends. It ends when it is committed or dropped, and, but for
+/// [`TransactionScope`](TransactionMode::TransactionScope), when nothing that it fetched is unsettled any more: neither
+/// removed nor counted nor given back. Until then
+/// - others see all that it fetched as held and unchanged, also what it has removed or given back
+/// - the claim itself answers as if its effects were permanent
+/// - a call that leaves the transaction broken is answered with [`ClaimLost`](crate::StoreErrorKind::ClaimLost), and so
+///   is [`commit`](Self::commit) from then on if anything was settled: all of it is undone
+///
+/// Dropping it commits what it has settled, which may happen a little later; in `TransactionScope` it rolls all of it
+/// back.
 #[async_trait]
 pub trait Claim: fmt::Debug + Send {
     /// Removes messages that were delivered. `false` where this claim no longer held the message: it may be
@@ -160,10 +201,11 @@ pub trait Claim: fmt::Debug + Send {
     /// `false` where this claim no longer held the message.
     async fn increment_failure_count(&mut self, failures: &[Failure]) -> Result<Vec<bool>, StoreError>;
 
-    /// Gives messages back unchanged: others may fetch them at once.
+    /// Gives messages back unchanged: others may fetch them at once, or when the claim ends if it is a
+    /// [transaction](crate::ClaimKind::Transaction).
     async fn release(&mut self, ids: &[MessageId]) -> Result<(), StoreError>;
 
-    /// Holds on for another term. Nothing to do where claims do not expire.
+    /// Holds on for another term. Nothing to do where claims do not expire, or when nothing is held any more.
     async fn renew(&mut self) -> Result<(), StoreError>;
 
     /// When this claim ends unless it is renewed, by the monotonic clock of this process, counted from before

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use async_trait::async_trait;
 use postdate_core::{
     Address, DispatchError, DispatchErrorKind, Dispatcher, Enlistment, Operation, OutgoingMessage,
-    StoreError, StoreErrorKind,
+    StoreError, StoreErrorKind, wake::Topic,
 };
 use rusqlite::{Connection, OptionalExtension};
 
@@ -15,7 +15,6 @@ use crate::{
     file::File,
     time::floor_micros,
     transaction::SqliteTransaction,
-    wake::Topic,
     writer::{Tx, Work},
 };
 

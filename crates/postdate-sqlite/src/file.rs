@@ -19,7 +19,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use postdate_core::{Clock, Operation, StoreError, StoreErrorKind};
+use postdate_core::{Clock, Operation, StoreError, StoreErrorKind, wake::Wakes};
 use rusqlite::Connection;
 use tokio::{sync::oneshot, task::spawn_blocking};
 
@@ -31,7 +31,6 @@ pub(crate) use open::locate;
 use crate::{
     Options,
     error::{Fault, Result},
-    wake::Wakes,
     writer::{Tx, Work, Writer},
 };
 use open::Synchronous;

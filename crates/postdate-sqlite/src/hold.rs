@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use postdate_core::{Operation, StoreError};
+use postdate_core::{Operation, StoreError, wake::Topic};
 
 use crate::{
     error::Result,
     file::{File, InFlight},
-    wake::Topic,
     writer::Work,
 };
 

@@ -61,7 +61,6 @@ mod scratch;
 mod store;
 mod time;
 mod transaction;
-mod wake;
 mod writer;
 
 pub use backend::Sqlite;

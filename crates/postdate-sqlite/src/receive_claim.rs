@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use postdate_core::{Address, Operation, ReceiveClaim, StoreError, StoreErrorKind};
+use postdate_core::{Address, Operation, ReceiveClaim, StoreError, StoreErrorKind, wake::Topic};
 use rusqlite::Connection;
 
 use crate::{
@@ -17,7 +17,6 @@ use crate::{
     queues,
     receiver::{LOCK_TERM, lock_end},
     time::floor_micros,
-    wake::Topic,
     writer::{Tx, Work},
 };
 

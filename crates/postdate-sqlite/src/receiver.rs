@@ -12,6 +12,7 @@ use std::{
 use async_trait::async_trait;
 use postdate_core::{
     Address, MessageId, Operation, QueuedMessage, ReceivedBatch, Receiver, Selection, StoreError,
+    wake::{Topic, Wake},
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 use tokio::time::timeout;
@@ -22,7 +23,6 @@ use crate::{
     receive_claim::{Lock, QueueClaim},
     record::{self, Content},
     time::{NEVER, floor_micros, from_micros},
-    wake::{Topic, Wake},
     writer::{Tx, Work},
 };
 

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use postdate_core::{
     Address, DelayedMessage, DelayedMessageStore, Due, DueBatch, FetchDue, NextDue, Operation, StoreError,
     StoreErrorKind, TransactionMode,
+    wake::{Topic, Wake},
 };
 use rusqlite::{Connection, Statement};
 
@@ -15,7 +16,6 @@ use crate::{
     error::{Fault, Result},
     file::{File, InFlight},
     time::{ceil_micros, from_micros},
-    wake::{Topic, Wake},
     writer::{Tx, Work},
 };
 

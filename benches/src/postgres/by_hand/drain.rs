@@ -14,8 +14,8 @@ use crate::{
 };
 
 pub(crate) async fn drain(database: &Database, workers: usize) -> Result<Measured> {
-    let connections = try_join_all((0..workers).map(|_| database.connect())).await?;
     let stopwatch = Stopwatch::start();
+    let connections = try_join_all((0..workers).map(|_| database.connect())).await?;
     let mut running: JoinSet<_> = connections.into_iter().map(work).collect();
     let mut drained = 0;
     while let Some(share) = running.join_next().await {

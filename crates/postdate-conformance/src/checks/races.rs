@@ -52,11 +52,12 @@ checks! {
         let (store, other) = (bench.store().await?, bench.store().await?);
         let begin = Instant::now();
         let (mut raced, mut cancelled) = (0, 0);
+        let fetches = if bench.claims_have_connections() { [20, 35] } else { [2, 7] };
         while raced < RACES && (raced < FEWEST_RACES || begin.elapsed() < LONG_ENOUGH) {
             let all: Vec<_> =
                 (0..FIELD).map(|i| message(format!("m{}", raced + i), long_ago(raced + i))).collect();
             store.store(&all).await?;
-            let fetchers = [2, 7].map(|most| tokio::spawn(fetch_all(Arc::clone(&store), limit(most))));
+            let fetchers = fetches.map(|most| tokio::spawn(fetch_all(Arc::clone(&store), limit(most))));
             let operators = [(&store, 3), (&other, 10)].map(|(handle, at_once)| {
                 tokio::spawn(cancel_all(Arc::clone(handle), ids(&all), at_once))
             });

@@ -34,6 +34,8 @@ pub(super) struct Model {
     claims: BTreeMap<ClaimNumber, Hold>,
     /// The handle that has the right to dispatch, where one at a time has.
     dispatcher: Option<u64>,
+    /// What the ends of transactions have freed or removed in this step.
+    let_go: BTreeSet<MessageId>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -66,8 +68,10 @@ enum Attempt {
 struct Hold {
     /// Since when by the store's clock at least, if it is a lease.
     since: Option<Timestamp>,
-    /// Changes that are made on commit.
+    /// Changes that are made when it ends.
     staged: BTreeMap<MessageId, Change>,
+    /// What it gave back and keeps until it ends.
+    given_back: BTreeSet<MessageId>,
     /// What it held when its lease ended.
     lost: Option<BTreeSet<MessageId>>,
 }
@@ -95,6 +99,7 @@ impl Model {
             rows: BTreeMap::new(),
             claims: BTreeMap::new(),
             dispatcher: None,
+            let_go: BTreeSet::new(),
         }
     }
 
@@ -126,7 +131,7 @@ impl Model {
                 self.end(*claim);
                 Ok(())
             }
-            Event::Cancelled { ids, answer } => self.cancel(ids, answer),
+            Event::Cancelled { ids, answer } => self.cancel(ids, answer, company),
             Event::Rescheduled { id, due, answer } => self.reschedule(id, *due, answer),
             Event::Looked { id, answer } => self.look(id, answer.as_ref().map_err(Clone::clone)?.as_ref()),
             Event::Listed { filter, answer } => self.list(filter, answer.as_ref().map_err(Clone::clone)?),
@@ -150,6 +155,7 @@ impl Model {
         let mut rows: Vec<_> = self.rows.values_mut().collect();
         rows.sort_by_key(|row| row.stored);
         (0..).zip(rows).for_each(|(place, row)| row.stored = place);
+        self.let_go.clear();
         self.time.settle()
     }
 
@@ -226,21 +232,36 @@ impl Model {
         Ok(())
     }
 
-    fn cancel(&mut self, ids: &[MessageId], answer: &Answer<Vec<Cancellation>>) -> Result<()> {
-        let wanted: Vec<_> = ids
-            .iter()
-            .map(|id| match self.rows.get(id) {
+    fn cancel(
+        &mut self,
+        ids: &[MessageId],
+        answer: &Answer<Vec<Cancellation>>,
+        company: Company<'_>,
+    ) -> Result<()> {
+        let answers = answer.as_ref().map_err(Clone::clone)?;
+        let mut wanted = Vec::with_capacity(ids.len());
+        for (i, id) in ids.iter().enumerate() {
+            wanted.push(match self.rows.get(id) {
+                // It was held when this one was looked at, and is not any more when the next one is.
+                _ if answers.get(i) == Some(&Cancellation::InFlight) && self.was_let_go(id, company) => {
+                    Cancellation::InFlight
+                }
                 None => Cancellation::NotFound,
                 Some(row) if row.holder.is_some() => Cancellation::InFlight,
                 Some(_) => {
                     self.rows.remove(id);
                     Cancellation::Cancelled
                 }
-            })
-            .collect();
-        let answers = answer.as_ref().map_err(Clone::clone)?;
+            });
+        }
         ensure!(*answers == wanted, "cancelling was answered with {answers:?}, not with {wanted:?}");
         Ok(())
+    }
+
+    /// Whether a call that overlapped with the end of a transaction may have met the message before it, though it met
+    /// others after it.
+    fn was_let_go(&self, id: &MessageId, company: Company<'_>) -> bool {
+        matches!(company, Company::Overlapping(_)) && self.let_go.contains(id)
     }
 
     fn reschedule(&mut self, id: &MessageId, due: Due, answer: &Answer<Rescheduling>) -> Result<()> {

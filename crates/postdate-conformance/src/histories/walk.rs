@@ -29,6 +29,9 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// So long before its end a lease is not relied upon.
 const NEARLY_OVER: Duration = Duration::from_millis(200);
 
+/// So many claims are held at most where each has a connection.
+const MOST_CONNECTIONS: usize = 3;
+
 /// Where somebody sits: an open store, one of several of the same endpoint.
 struct Seat {
     endpoint: usize,
@@ -120,6 +123,7 @@ impl Walker {
         let mut calls = Vec::new();
         for step in moment {
             match step {
+                Step::At(_, Request::Fetch { .. }) if self.has_no_connection_left(calls.len()) => {}
                 Step::At(seat, request) => calls.push(self.at(*seat, request.clone())),
                 Step::With(claim, request) => calls.extend(self.with(*claim, request.clone())),
                 Step::Drop(claim) => {
@@ -138,6 +142,10 @@ impl Walker {
             return Ok(());
         }
         self.make(calls).await
+    }
+
+    fn has_no_connection_left(&self, calls: usize) -> bool {
+        self.bench.claims_have_connections() && self.claims.len() + calls >= MOST_CONNECTIONS
     }
 
     fn at(&mut self, seat: usize, request: Request) -> Call {

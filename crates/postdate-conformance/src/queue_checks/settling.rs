@@ -1,7 +1,10 @@
 //! Completing, giving back and moving what was received.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use postdate_core::{ReceivedBatch, Selection, StoreErrorKind};
+use tokio::time::sleep;
 
 use crate::{
     bench::Bench,
@@ -200,6 +203,38 @@ checks! {
         claim.renew().await?;
         nothing_to_receive(&*receiver).await?;
         ensure_eq!(claim.complete(&positions(&messages)).await?, [true]);
+        Ok(())
+    }
+
+    async fn a_receive_claim_says_when_it_ends_and_renewing_puts_that_off(bench: &Bench) -> Result<()> {
+        let (_queues, receiver) = bench.filled(&sends(2)).await?;
+        let asked = std::time::Instant::now();
+        let ReceivedBatch { messages, mut claim } = receive(&*receiver, 2).await?;
+        let before = claim.expires();
+        ensure!(before.is_none_or(|end| end > asked), "it ended before it was taken");
+        ensure_eq!(claim.complete(&positions(&messages)[..1]).await?, [true]);
+        sleep(Duration::from_millis(20)).await;
+        claim.renew().await?;
+        let after = claim.expires();
+        let is_put_off = before.zip(after).is_none_or(|(before, after)| before < after);
+        ensure!(before.is_some() == after.is_some() && is_put_off, "renewed, it ends at {after:?}, not {before:?}");
+        Ok(())
+    }
+
+    async fn a_receive_claim_says_by_the_clock_of_the_queue_when_it_was_given(bench: &Bench) -> Result<()> {
+        const PAUSE: Duration = Duration::from_millis(100);
+        let (_queues, receiver) = bench.filled(&sends(1)).await?;
+        let mut last = None;
+        for _ in 0..2 {
+            sleep(PAUSE).await;
+            let ReceivedBatch { messages, mut claim } = receive(&*receiver, 1).await?;
+            let Some(received) = claim.received() else { return bench.unmet("needs queues that say when they gave") };
+            // A clock of the wall may be set a little meanwhile.
+            let earliest = last.unwrap_or(messages[0].enqueued).saturating_add(PAUSE / 2)?;
+            ensure!(received >= earliest, "given at {received}, and not before {earliest}");
+            claim.abandon(&positions(&messages)).await?;
+            last = Some(received);
+        }
         Ok(())
     }
 

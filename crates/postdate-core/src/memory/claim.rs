@@ -14,7 +14,7 @@ use super::{
     rows::Rows,
 };
 use crate::{
-    Claim, EndpointName, Enlistment, Failure, MessageId, Operation, OutgoingMessage, StoreError,
+    Claim, ClaimKind, EndpointName, Enlistment, Failure, MessageId, Operation, OutgoingMessage, StoreError,
     StoreErrorKind, TransactionMode, round_up,
 };
 
@@ -32,21 +32,36 @@ pub(super) struct MemoryClaim {
     /// What was fetched and neither settled for good nor given back.
     held: BTreeSet<MessageId>,
     expires: Option<Instant>,
+    takes_effect: TakesEffect,
+    /// What takes effect later.
+    changes: BTreeMap<MessageId, Change>,
+    /// What is given back later.
+    given_back: BTreeSet<MessageId>,
     transaction: Option<MemoryTransaction>,
 }
 
-/// What a claim in [`TransactionScope`](TransactionMode::TransactionScope) mode does when it commits.
+/// What a claim in [`TransactionScope`](TransactionMode::TransactionScope) mode sends when it commits.
 #[derive(Debug)]
 pub(super) struct MemoryTransaction {
     pub(super) place: Arc<Place>,
     pub(super) sends: Vec<OutgoingMessage>,
-    changes: BTreeMap<MessageId, Change>,
 }
 
 #[derive(Debug)]
 enum Change {
     Remove,
     Fail { error: String, retry: Timestamp },
+}
+
+/// When what a claim does is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TakesEffect {
+    /// Each call by itself.
+    AtOnce,
+    /// All together when the claim ends: at the latest when nothing is unsettled.
+    AtTheEnd,
+    /// All together when it is committed, and never if it is dropped.
+    OnCommit,
 }
 
 impl MemoryClaim {
@@ -57,36 +72,63 @@ impl MemoryClaim {
         taken: Instant,
         mode: TransactionMode,
     ) -> Self {
+        let is_scope = mode == TransactionMode::TransactionScope;
+        let transaction =
+            is_scope.then(|| MemoryTransaction { place: Arc::clone(&lease.place), sends: Vec::new() });
+        let takes_effect = match lease.place.claims() {
+            _ if is_scope => TakesEffect::OnCommit,
+            ClaimKind::Transaction => TakesEffect::AtTheEnd,
+            _ => TakesEffect::AtOnce,
+        };
         let expires = taken.checked_add(lease.place.lease());
-        let transaction = (mode == TransactionMode::TransactionScope).then(|| MemoryTransaction {
-            place: Arc::clone(&lease.place),
-            sends: Vec::new(),
-            changes: BTreeMap::new(),
-        });
-        Self { lease, held, expires, transaction }
+        let (changes, given_back) = Default::default();
+        Self { lease, held, expires, takes_effect, changes, given_back, transaction }
     }
 
-    /// Makes the changes to what this claim still holds, at once or on commit; says which those are.
-    fn change(&mut self, changes: impl Iterator<Item = (MessageId, Change)>, now: Timestamp) -> Vec<bool> {
-        let mut contents = self.lease.place.lock();
-        let rows = contents.rows(&self.lease.endpoint);
+    /// Makes the changes to what this claim still holds, at once or later; says which those are.
+    fn change(&mut self, changes: impl Iterator<Item = (MessageId, Change)>) -> Vec<bool> {
+        let place = Arc::clone(&self.lease.place);
+        let mut contents = place.lock();
+        let (rows, now) = (contents.rows(&self.lease.endpoint), place.now());
         let mut change = |(id, change): (MessageId, Change)| {
-            if !rows.is_held_by(self.lease.claim, &id, now) {
-                return false;
+            let is_open = self.is_unsettled(&id) && rows.is_held_by(self.lease.claim, &id, now);
+            if is_open && self.takes_effect == TakesEffect::AtOnce {
+                change.make(rows, &id);
+                self.held.remove(&id);
+            } else if is_open {
+                self.changes.insert(id, change);
             }
-            match &mut self.transaction {
-                Some(transaction) if transaction.changes.contains_key(&id) => return false,
-                Some(transaction) => {
-                    transaction.changes.insert(id, change);
-                }
-                None => {
-                    change.make(rows, &id);
-                    self.held.remove(&id);
-                }
-            }
-            true
+            is_open
         };
-        changes.map(&mut change).collect()
+        let done = changes.map(&mut change).collect();
+        self.end_if_settled(rows, now);
+        done
+    }
+
+    fn is_unsettled(&self, id: &MessageId) -> bool {
+        !self.changes.contains_key(id) && !self.given_back.contains(id)
+    }
+
+    fn end_if_settled(&mut self, rows: &mut Rows, now: Timestamp) {
+        let is_settled = !self.held.iter().any(|id| self.is_unsettled(id));
+        if self.takes_effect == TakesEffect::AtTheEnd && is_settled && !self.is_lost(rows, now) {
+            self.end(rows);
+        }
+    }
+
+    /// Makes all changes and gives the rest back.
+    fn end(&mut self, rows: &mut Rows) {
+        for (id, change) in std::mem::take(&mut self.changes) {
+            change.make(rows, &id);
+            self.held.remove(&id);
+        }
+        for id in std::mem::take(&mut self.held) {
+            rows.give_back(self.lease.claim, &id);
+        }
+    }
+
+    fn is_lost(&self, rows: &Rows, now: Timestamp) -> bool {
+        !self.held.iter().all(|id| rows.is_held_by(self.lease.claim, id, now))
     }
 
     fn lost(&self, operation: Operation) -> StoreError {
@@ -98,8 +140,7 @@ impl MemoryClaim {
 #[async_trait]
 impl Claim for MemoryClaim {
     async fn remove(&mut self, ids: &[MessageId]) -> Result<Vec<bool>, StoreError> {
-        let now = self.lease.place.now();
-        Ok(self.change(ids.iter().map(|id| (id.clone(), Change::Remove)), now))
+        Ok(self.change(ids.iter().map(|id| (id.clone(), Change::Remove))))
     }
 
     async fn increment_failure_count(&mut self, failures: &[Failure]) -> Result<Vec<bool>, StoreError> {
@@ -108,17 +149,21 @@ impl Claim for MemoryClaim {
             let retry = round_up(place::later(now, failure.retry_after), place::RESOLUTION);
             (failure.id.clone(), Change::Fail { error: failure.error.clone(), retry })
         });
-        Ok(self.change(changes, now))
+        Ok(self.change(changes))
     }
 
     async fn release(&mut self, ids: &[MessageId]) -> Result<(), StoreError> {
-        let mut contents = self.lease.place.lock();
-        for id in ids {
-            let settled = self.transaction.as_ref().is_some_and(|t| t.changes.contains_key(id));
-            if !settled && self.held.remove(id) {
-                contents.rows(&self.lease.endpoint).give_back(self.lease.claim, id);
+        let place = Arc::clone(&self.lease.place);
+        let mut contents = place.lock();
+        let (rows, now) = (contents.rows(&self.lease.endpoint), place.now());
+        for id in ids.iter().filter(|id| !self.changes.contains_key(*id)) {
+            if place.claims() == ClaimKind::Transaction {
+                self.given_back.extend(self.held.get(id).cloned());
+            } else if self.held.remove(id) {
+                rows.give_back(self.lease.claim, id);
             }
         }
+        self.end_if_settled(rows, now);
         Ok(())
     }
 
@@ -127,7 +172,7 @@ impl Claim for MemoryClaim {
         let mut contents = self.lease.place.lock();
         let rows = contents.rows(&self.lease.endpoint);
         let now = self.lease.place.now();
-        if !self.held.iter().all(|id| rows.is_held_by(self.lease.claim, id, now)) {
+        if self.is_lost(rows, now) {
             return Err(self.lost(Operation::Renew));
         }
         for id in &self.held {
@@ -147,17 +192,18 @@ impl Claim for MemoryClaim {
 
     async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
         // What is left gives itself back when the claim is dropped.
-        let Some(transaction) = self.transaction.take() else { return Ok(()) };
-        let mut contents = self.lease.place.lock();
-        let now = self.lease.place.now();
-        let rows = contents.rows(&self.lease.endpoint);
-        if !self.held.iter().all(|id| rows.is_held_by(self.lease.claim, id, now)) {
+        if self.takes_effect == TakesEffect::AtOnce {
+            return Ok(());
+        }
+        let place = Arc::clone(&self.lease.place);
+        let mut contents = place.lock();
+        let (rows, now) = (contents.rows(&self.lease.endpoint), place.now());
+        if self.is_lost(rows, now) {
+            self.changes.clear();
             return Err(self.lost(Operation::Commit));
         }
-        for (id, change) in transaction.changes {
-            change.make(rows, &id);
-        }
-        for message in transaction.sends {
+        self.end(rows);
+        for message in self.transaction.take().into_iter().flat_map(|transaction| transaction.sends) {
             contents.enqueue(message, now);
         }
         Ok(())
@@ -166,10 +212,13 @@ impl Claim for MemoryClaim {
 
 impl Drop for MemoryClaim {
     fn drop(&mut self) {
-        let mut contents = self.lease.place.lock();
-        for id in &self.held {
-            contents.rows(&self.lease.endpoint).give_back(self.lease.claim, id);
+        let place = Arc::clone(&self.lease.place);
+        let mut contents = place.lock();
+        let (rows, now) = (contents.rows(&self.lease.endpoint), place.now());
+        if self.takes_effect == TakesEffect::OnCommit || self.is_lost(rows, now) {
+            self.changes.clear();
         }
+        self.end(rows);
     }
 }
 

@@ -11,7 +11,9 @@ use std::{
 use jiff::Timestamp;
 
 use super::{queues::Queue, rows::Rows};
-use crate::{Address, Clock, EndpointName, Operation, OutgoingMessage, StoreError, StoreErrorKind};
+use crate::{
+    Address, ClaimKind, Clock, EndpointName, Operation, OutgoingMessage, StoreError, StoreErrorKind,
+};
 
 pub(super) const RESOLUTION: Duration = Duration::from_micros(1);
 pub(super) const MAX_MESSAGE_BYTES: usize = 4 << 20;
@@ -22,6 +24,7 @@ pub(super) const MAX_QUEUED_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
 /// Everything there is, behind one lock: what is done under one locking is one transaction.
 pub(super) struct Place {
     clock: Arc<dyn Clock>,
+    claims: ClaimKind,
     lease: Duration,
     contents: Mutex<Contents>,
 }
@@ -42,8 +45,12 @@ pub(super) struct Hold {
 }
 
 impl Place {
-    pub(super) fn new(clock: Arc<dyn Clock>, lease: Duration) -> Self {
-        Self { clock, lease, contents: Mutex::default() }
+    pub(super) fn new(clock: Arc<dyn Clock>, claims: ClaimKind, lease: Duration) -> Self {
+        Self { clock, claims, lease, contents: Mutex::default() }
+    }
+
+    pub(super) fn claims(&self) -> ClaimKind {
+        self.claims
     }
 
     pub(super) fn lease(&self) -> Duration {

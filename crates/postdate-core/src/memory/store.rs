@@ -12,8 +12,8 @@ use super::{
     watch::Watcher,
 };
 use crate::{
-    Address, DelayedMessage, DelayedMessageStore, Due, DueBatch, DueMessage, EndpointName, FetchDue, NextDue,
-    Operation, StoreError, StoreErrorKind, TransactionMode, round_up,
+    Address, ClaimKind, DelayedMessage, DelayedMessageStore, Due, DueBatch, DueMessage, EndpointName,
+    FetchDue, NextDue, Operation, StoreError, StoreErrorKind, TransactionMode, round_up,
 };
 
 #[derive(Debug)]
@@ -116,6 +116,9 @@ impl DelayedMessageStore for MemoryStore {
                 continue;
             }
             let lease_end = row.hold.filter(|hold| hold.is_valid(now)).map(|hold| hold.until);
+            if lease_end.is_some() && self.place.claims() == ClaimKind::Transaction {
+                continue;
+            }
             let free = lease_end.unwrap_or(attempt);
             due = Some(due.map_or(free, |due| due.min(free)));
             if lease_end.is_none() {

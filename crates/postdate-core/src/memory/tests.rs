@@ -13,6 +13,7 @@ use crate::{
 
 const TERM: Duration = Duration::from_secs(30);
 const ONE: NonZeroUsize = NonZeroUsize::MIN;
+const TWO: NonZeroUsize = ONE.saturating_add(1);
 
 fn memory() -> Memory {
     let clock = TokioClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
@@ -110,4 +111,26 @@ async fn a_receiver_wakes_when_the_lease_of_another_ends() {
     let batch = receiver.receive(ONE).await.unwrap();
     assert_eq!((start.elapsed(), batch.messages[0].deliveries), (TERM, 1));
     drop(stuck);
+}
+
+fn in_transactions() -> Memory {
+    let clock = TokioClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    Memory::builder().clock(clock).lease(TERM).claims_in_transactions().build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_the_server_ended_has_done_nothing_and_says_so() {
+    let store = open(&in_transactions(), TransactionMode::ReceiveOnly).await;
+    let ids = ["a", "b"].map(|id| MessageId::new(id).unwrap());
+    for id in &ids {
+        store.store_one(Message::new("x").id(id.clone()).to(billing(), Due::NOW)).await.unwrap();
+    }
+    let mut batch = store.fetch(TWO).await.unwrap();
+    assert_eq!(batch.claim.remove(&ids[..1]).await.unwrap(), [true]);
+
+    time::advance(TERM).await;
+    assert_eq!(batch.claim.remove(&ids[1..]).await.unwrap(), [false]);
+    batch.claim.release(&ids).await.unwrap();
+    assert_eq!(batch.claim.commit().await.unwrap_err().kind(), StoreErrorKind::ClaimLost);
+    assert_eq!(store.fetch(TWO).await.unwrap().messages.len(), 2);
 }

@@ -108,7 +108,9 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::{Options, wake::Topic};
+    use postdate_core::wake::Topic;
+
+    use crate::Options;
 
     /// A file and a raw connection of somebody else's.
     async fn scene() -> (tempfile::TempDir, Arc<File>, rusqlite::Connection) {

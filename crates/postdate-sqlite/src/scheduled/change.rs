@@ -3,14 +3,13 @@
 //! Claiming happens in write transactions as this does, whatever process does it, so one of the two is first and
 //! the other sees what it did.
 
-use postdate_core::{Cancellation, Due, MessageId, Rescheduling, StoreErrorKind};
+use postdate_core::{Cancellation, Due, MessageId, Rescheduling, StoreErrorKind, wake::Topic};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
     error::{Fault, Result},
     file::InFlight,
     time::{ceil_micros, from_micros},
-    wake::Topic,
     writer::Tx,
 };
 

@@ -5,14 +5,13 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use postdate_core::{Address, StoreErrorKind};
+use postdate_core::{Address, StoreErrorKind, wake::Topic};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::{
     error::{Fault, Result},
     file::Shared,
-    wake::Topic,
 };
 
 const PANICKED: &str = "the work panicked and was rolled back; report this with the message of the panic";

@@ -9,14 +9,13 @@ use std::{
 };
 
 use futures::future::join_all;
-use postdate_core::{StoreErrorKind, SystemClock};
+use postdate_core::{StoreErrorKind, SystemClock, wake::Wakes};
 use rusqlite::Connection;
 
 use super::{Tx, Work, Writer};
 use crate::{
     error::{Fault, Result},
     file::{Dispatching, Shared},
-    wake::Wakes,
 };
 
 /// A writer on a file with a table of numbers.

@@ -82,7 +82,8 @@ impl Model {
         let sure = self.time.now().min(batch.now);
         let may_end_early = matches!(company, Company::Overlapping(_)) && !batch.messages.is_empty();
         let free = self.due(sure, except).filter(|(_, row)| row.holder.is_none());
-        for (id, row) in free.filter(|(id, _)| !company.excuses(id, &batch.messages)) {
+        let excused = |id: &MessageId| company.excuses(id, &batch.messages) || self.was_let_go(id, company);
+        for (id, row) in free.filter(|(id, _)| !excused(id)) {
             ensure!(row.place() > last, "{id} was passed over");
             ensure!(
                 batch.messages.len() == limit || may_end_early,
@@ -128,6 +129,7 @@ impl Model {
     ) -> Result<()> {
         let is_lost = self.hold(claim).lost.is_some();
         let wanted: Vec<_> = changes.into_iter().map(|(id, change)| self.change(claim, id, change)).collect();
+        self.end_if_settled(claim);
         match answer {
             Ok(answers) => {
                 ensure!(*answers == wanted, "the answers were {answers:?}, not {wanted:?}");
@@ -144,11 +146,14 @@ impl Model {
         ids: &[MessageId],
         answer: &Answer<()>,
     ) -> Result<()> {
-        for id in ids {
-            if !self.hold(claim).staged.contains_key(id) {
+        for id in ids.iter().filter(|id| self.is_unsettled(claim, id)).collect::<Vec<_>>() {
+            if self.kind == ClaimKind::Transaction {
+                self.hold(claim).given_back.insert(id.clone());
+            } else {
                 self.give_back(claim, id);
             }
         }
+        self.end_if_settled(claim);
         let lost = &mut self.hold(claim).lost;
         lost.iter_mut().for_each(|lost| lost.retain(|id| !ids.contains(id)));
         if lost.is_some() { may_be_lost(answer) } else { Ok(answer.clone()?) }
@@ -179,6 +184,7 @@ impl Model {
             self.end(claim);
             return if staged.is_empty() { may_be_lost(answer) } else { is_lost(answer) };
         }
+        self.note_let_go(claim);
         let is_alone = matches!(company, Company::Alone);
         for (id, change) in staged {
             self.make(&id, change);
@@ -194,10 +200,35 @@ impl Model {
 
     /// Gives back what the claim holds, and forgets the claim.
     pub(super) fn end(&mut self, claim: ClaimNumber) {
+        self.let_go_of_all(claim);
+        self.claims.remove(&claim);
+    }
+
+    /// Does what the claim has settled, if being dropped does it, and gives back the rest.
+    fn let_go_of_all(&mut self, claim: ClaimNumber) {
+        let Hold { staged, .. } = std::mem::take(self.hold(claim));
+        self.note_let_go(claim);
+        if self.mode != TransactionMode::TransactionScope {
+            staged.into_iter().for_each(|(id, change)| self.make(&id, change));
+        }
         for id in self.held_by(claim) {
             self.give_back(claim, &id);
         }
-        self.claims.remove(&claim);
+    }
+
+    /// Those who look while a transaction ends may see a part as it was before and a part as it is then.
+    fn note_let_go(&mut self, claim: ClaimNumber) {
+        if self.kind == ClaimKind::Transaction {
+            self.let_go.extend(self.held_by(claim));
+        }
+    }
+
+    /// A transaction with nothing left to settle is over.
+    fn end_if_settled(&mut self, claim: ClaimNumber) {
+        let ends = self.kind == ClaimKind::Transaction && self.mode != TransactionMode::TransactionScope;
+        if ends && !self.held_by(claim).iter().any(|id| self.is_unsettled(claim, id)) {
+            self.let_go_of_all(claim);
+        }
     }
 
     pub(super) fn end_leases(&mut self, kept: Option<ClaimNumber>) {
@@ -210,17 +241,21 @@ impl Model {
     }
 
     fn change(&mut self, claim: ClaimNumber, id: &MessageId, change: Change) -> bool {
-        if self.rows.get(id).is_none_or(|row| row.holder != Some(claim)) {
+        if self.rows.get(id).is_none_or(|row| row.holder != Some(claim)) || !self.is_unsettled(claim, id) {
             return false;
         }
-        if self.mode == TransactionMode::TransactionScope {
-            let staged = &mut self.hold(claim).staged;
-            let is_first = !staged.contains_key(id);
-            staged.entry(id.clone()).or_insert(change);
-            return is_first;
+        if self.mode == TransactionMode::TransactionScope || self.kind == ClaimKind::Transaction {
+            self.hold(claim).staged.insert(id.clone(), change);
+        } else {
+            self.make(id, change);
         }
-        self.make(id, change);
         true
+    }
+
+    /// Whether the claim has done nothing with the message yet that waits for its end.
+    fn is_unsettled(&self, claim: ClaimNumber, id: &MessageId) -> bool {
+        let waits = |hold: &Hold| hold.staged.contains_key(id) || hold.given_back.contains(id);
+        !self.claims.get(&claim).is_some_and(waits)
     }
 
     fn make(&mut self, id: &MessageId, change: Change) {

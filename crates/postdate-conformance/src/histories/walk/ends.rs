@@ -19,7 +19,8 @@ impl Walker {
         let held = self.endpoints[endpoint].belief.model().held_by(number);
         drop(claim);
         self.accept(endpoint, Event::Dropped { claim: number })?;
-        self.wait_until_free(endpoint, &held).await
+        self.wait_until_free(endpoint, &held).await?;
+        self.settle().await
     }
 
     /// Dropping cannot wait until all can see what was given back.
@@ -60,7 +61,8 @@ impl Walker {
         }
         self.last_number += 1;
         self.seats.insert(number, Seat { endpoint, handle: self.last_number, store });
-        self.wait_until_free(endpoint, &given_back).await
+        self.wait_until_free(endpoint, &given_back).await?;
+        self.settle().await
     }
 
     /// Waits until all leases have ended by the store's clock, but for that of a claim that is renewed meanwhile.

@@ -1,4 +1,4 @@
-//! Waking those who wait for messages.
+//! For authors of stores: waking those who wait in [`changed`](crate::DelayedMessageStore::changed).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,21 +8,22 @@ use std::{
     },
 };
 
-use postdate_core::Address;
 use tokio::sync::watch;
+
+use crate::Address;
 
 /// What somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Topic {
-    /// A delayed message of this endpoint.
+pub enum Topic {
+    /// A delayed message of the endpoint of this number.
     Endpoint(i64),
-    /// A message in this queue.
+    /// A message in the queue of this number.
     Queue(i64),
 }
 
-/// One waiter: a store handle or a receiver.
+/// One waiter: a store handle or a receiver of a queue.
 #[derive(Debug)]
-pub(crate) struct Wake {
+pub struct Wake {
     /// Counts the reasons to wake.
     reasons: watch::Sender<u64>,
     /// How many of them [`changed`](Self::changed) has told of.
@@ -39,13 +40,13 @@ struct Interest {
     except: HashSet<Address>,
 }
 
-/// All waiters of a file.
+/// All waiters of a handle.
 #[derive(Debug, Default)]
-pub(crate) struct Wakes(Mutex<HashMap<Topic, Vec<Weak<Wake>>>>);
+pub struct Wakes(Mutex<HashMap<Topic, Vec<Weak<Wake>>>>);
 
 impl Wake {
     /// Waits for a reason that was not told of before.
-    pub(crate) async fn changed(&self) {
+    pub async fn changed(&self) {
         let told = self.told.load(Ordering::Acquire);
         let mut reasons = self.reasons.subscribe();
         // An error would mean that the sender is gone, and the sender is in `self`.
@@ -54,13 +55,14 @@ impl Wake {
         }
     }
 
-    /// From now on only what comes before `horizon` and is not for one of these destinations is a reason.
-    pub(crate) fn set_interest(&self, horizon: i64, except: &[Address]) {
+    /// From now on only what comes before `horizon` and is not for one of these destinations is a reason. Time is
+    /// counted as the store counts it.
+    pub fn set_interest(&self, horizon: i64, except: &[Address]) {
         *self.interest() = Interest { horizon, except: except.iter().cloned().collect() };
     }
 
     /// Gives a reason.
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         self.reasons.send_modify(|count| *count += 1);
     }
 
@@ -76,7 +78,7 @@ impl Wake {
 
 impl Wakes {
     /// A new waiter, which takes everything for a reason until it sets its interest.
-    pub(crate) fn join(&self, topic: Topic) -> Arc<Wake> {
+    pub fn join(&self, topic: Topic) -> Arc<Wake> {
         let wake = Arc::new(Wake {
             reasons: watch::Sender::new(0),
             told: AtomicU64::new(0),
@@ -90,14 +92,14 @@ impl Wakes {
     }
 
     /// Something happens at `time`, for a destination or for any: wakes those who have reason.
-    pub(crate) fn ring(&self, topic: Topic, time: i64, destination: Option<&Address>) {
+    pub fn ring(&self, topic: Topic, time: i64, destination: Option<&Address>) {
         let waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waiters = waiters.get(&topic).into_iter().flatten().filter_map(Weak::upgrade);
         waiters.filter(|wake| wake.is_reason(time, destination)).for_each(|wake| wake.ring());
     }
 
     /// Anything may have happened: wakes everybody.
-    pub(crate) fn ring_all(&self) {
+    pub fn ring_all(&self) {
         let waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiters.values().flatten().filter_map(Weak::upgrade).for_each(|wake| wake.ring());
     }

@@ -1,0 +1,150 @@
+//! The connections of a handle.
+//!
+//! One rule, for which this is not the driver's own pool: a connection is given back by whoever knows that it is in
+//! order, and closed by everybody else. A call that failed or was dropped half-way leaves nothing behind, and the
+//! server frees at once what such a connection held. It also costs no round trip to take or to give back.
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use postdate_core::StoreErrorKind;
+use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::{Fault, Result};
+
+/// How long a new connection may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long to wait for one while all are lent.
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
+
+/// A connection that was not used for so long is closed.
+const IDLE_LIMIT: Duration = Duration::from_secs(600);
+
+/// What every session begins with. The time-outs free what a program holds that is frozen or cut off.
+const SESSION: &str = "
+    SET default_transaction_isolation TO 'read committed';
+    SET statement_timeout TO 30000;
+    SET idle_in_transaction_session_timeout TO 60000";
+
+/// After so long without a word the server ends a transaction, as [`SESSION`] says.
+pub(crate) const IDLE_TRANSACTION_LIMIT: Duration = Duration::from_secs(60);
+
+/// Lends connections, at most so many at a time.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    options: PgConnectOptions,
+    idle: Mutex<Vec<Idle>>,
+    permits: Arc<Semaphore>,
+}
+
+struct Idle {
+    connection: PgConnection,
+    since: Instant,
+}
+
+impl Connections {
+    pub(crate) fn new(options: PgConnectOptions, most: usize) -> Arc<Self> {
+        Arc::new(Self { options, idle: Mutex::default(), permits: Arc::new(Semaphore::new(most)) })
+    }
+
+    /// Lends a connection: the one that was used last, or a new one.
+    pub(crate) async fn lend(self: &Arc<Self>) -> Result<Lent> {
+        let permit = Arc::clone(&self.permits).acquire_owned();
+        let permit = tokio::time::timeout(WAIT_LIMIT, permit).await.map_err(|_| busy())?;
+        let permit = permit.expect("the semaphore is never closed");
+        let idle = self.idle().pop();
+        let connection = match idle {
+            Some(idle) => idle.connection,
+            None => connect(&self.options).await?,
+        };
+        Ok(Lent { connection: Some(connection), owner: Arc::clone(self), permit })
+    }
+
+    fn take_back(&self, connection: PgConnection) {
+        let mut idle = self.idle();
+        let now = Instant::now();
+        idle.retain(|idle| now.duration_since(idle.since) < IDLE_LIMIT);
+        idle.push(Idle { connection, since: now });
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection. Unless it is [given back](Self::give_back) it is closed, and whatever was begun on it is undone.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    /// There until it is given back.
+    connection: Option<PgConnection>,
+    owner: Arc<Connections>,
+    #[expect(dead_code, reason = "returns with this")]
+    permit: OwnedSemaphorePermit,
+}
+
+impl Lent {
+    /// Gives the connection back, in order and in no transaction.
+    pub(crate) fn give_back(mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.owner.take_back(connection);
+        }
+    }
+}
+
+/// Where a call failed the idle ones are likely to be as broken: the server was stopped, say. They go, too.
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if self.connection.is_some() {
+            self.owner.idle().clear();
+        }
+    }
+}
+
+impl Deref for Lent {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.connection.as_ref().expect(IS_THERE)
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.connection.as_mut().expect(IS_THERE)
+    }
+}
+
+const IS_THERE: &str = "it is taken by give_back alone, which consumes this";
+
+impl fmt::Debug for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idle").field("since", &self.since).finish_non_exhaustive()
+    }
+}
+
+async fn connect(options: &PgConnectOptions) -> Result<PgConnection> {
+    let connect = async {
+        let mut connection = PgConnection::connect_with(options).await?;
+        sqlx::raw_sql(SESSION).execute(&mut connection).await?;
+        Ok(connection)
+    };
+    match tokio::time::timeout(CONNECT_LIMIT, connect).await {
+        Ok(connected) => connected,
+        Err(_) => {
+            let seconds = CONNECT_LIMIT.as_secs();
+            let detail = format!("the server did not answer within {seconds} s; is the address right?");
+            Err(Fault::new(StoreErrorKind::Unavailable, detail))
+        }
+    }
+}
+
+fn busy() -> Fault {
+    let detail = "all connections of this handle are in use; commit or drop claims, or raise `connections`";
+    Fault::new(StoreErrorKind::Unavailable, detail)
+}

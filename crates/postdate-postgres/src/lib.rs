@@ -1,0 +1,32 @@
+//! Delayed messages and durable queues in a PostgreSQL database.
+
+mod backend;
+mod claim;
+mod connections;
+mod driver;
+mod error;
+mod fetch;
+mod listener;
+mod names;
+mod notifier;
+mod options;
+mod place;
+mod position;
+mod record;
+mod scheduled;
+mod schema;
+mod scratch;
+mod server;
+mod sql;
+mod store;
+mod storer;
+mod time;
+mod transaction;
+
+pub use backend::Postgres;
+pub use driver::DRIVER;
+pub use options::Options;
+pub use transaction::PostgresTransaction;
+
+/// The greatest size of a message: headers and body together, in bytes.
+const MAX_MESSAGE_BYTES: usize = 32 << 20;

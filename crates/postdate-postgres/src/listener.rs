@@ -1,0 +1,139 @@
+//! Hearing of what other handles committed.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use postdate_core::wake::Wakes;
+use sqlx::{
+    PgConnection,
+    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+};
+use tokio::task::JoinHandle;
+
+use crate::{
+    Options,
+    names::Names,
+    notifier::{self, HORIZON},
+    server::Engine,
+};
+
+/// How long one's own word may take to come back.
+const ECHO_LIMIT: Duration = Duration::from_secs(5);
+
+/// The pause after the connection broke, at first and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// Listens on a connection of its own, from the first time on that somebody waits.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    ear: Arc<Ear>,
+    poll: Duration,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Ear {
+    connect: PgConnectOptions,
+    channel: String,
+    speaker: u64,
+    wakes: Arc<Wakes>,
+    /// Notifications do not come through: the engine has none, or there is a pooler in between.
+    is_deaf: AtomicBool,
+}
+
+impl Listener {
+    pub(crate) fn new(
+        options: &Options,
+        engine: Engine,
+        names: &Names,
+        wakes: Arc<Wakes>,
+        speaker: u64,
+    ) -> Self {
+        let ear = Ear {
+            connect: options.connect.clone(),
+            channel: names.channel(),
+            speaker,
+            wakes,
+            is_deaf: AtomicBool::new(!engine.notifies()),
+        };
+        Self { ear: Arc::new(ear), poll: options.poll, task: Mutex::default() }
+    }
+
+    /// Begins to listen, and says how long to wait at most without hearing anything.
+    pub(crate) fn listen(&self) -> Duration {
+        if self.ear.is_deaf.load(Ordering::Acquire) {
+            return self.poll;
+        }
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        // It ends with the runtime that it was begun in.
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            *task = Some(tokio::spawn(listen(Arc::clone(&self.ear))));
+        }
+        HORIZON
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            task.abort();
+        }
+    }
+}
+
+async fn listen(ear: Arc<Ear>) {
+    let mut pause = PAUSES.0;
+    while !ear.is_deaf.load(Ordering::Acquire) {
+        if let Err(error) = hear(&ear, &mut pause).await {
+            tracing::debug!(%error, "listening broke off");
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// Listens until the connection breaks.
+async fn hear(ear: &Ear, pause: &mut Duration) -> sqlx::Result<()> {
+    let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
+    let mut listener = PgListener::connect_with(&pool.connect_lazy_with(ear.connect.clone())).await?;
+    listener.ignore_pool_close_event(true);
+    listener.eager_reconnect(false);
+    listener.listen(&ear.channel).await?;
+    if !hears_itself(ear, &mut listener).await? {
+        ear.is_deaf.store(true, Ordering::Release);
+        tracing::warn!(
+            "notifications do not come through, is there a pooler? new messages are looked for instead"
+        );
+    }
+    *pause = PAUSES.0;
+    // Whatever happened until now was not heard.
+    ear.wakes.ring_all();
+    while let Some(notification) = listener.try_recv().await? {
+        if let Some((topic, time)) = notifier::read(notification.payload(), ear.speaker) {
+            ear.wakes.ring(topic, time.micros(), None);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a notification from another connection arrives.
+async fn hears_itself(ear: &Ear, listener: &mut PgListener) -> sqlx::Result<bool> {
+    use sqlx::{ConnectOptions as _, Connection as _};
+
+    let mut other: PgConnection = ear.connect.connect().await?;
+    let word = format!("{:x} echo", ear.speaker);
+    sqlx::query("SELECT pg_notify($1, $2)").bind(&ear.channel).bind(&word).execute(&mut other).await?;
+    other.close().await?;
+    let echo = async {
+        while listener.recv().await?.payload() != word {}
+        Ok(())
+    };
+    tokio::time::timeout(ECHO_LIMIT, echo)
+        .await
+        .map_or(Ok(false), |heard: sqlx::Result<()>| heard.map(|()| true))
+}

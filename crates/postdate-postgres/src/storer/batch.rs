@@ -1,0 +1,204 @@
+//! Messages as the columns of one statement.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use postdate_core::{DelayedMessage, Due, MessageId, StoreErrorKind};
+use sqlx::{
+    Connection, PgConnection, Postgres, Row,
+    postgres::{PgArguments, types::PgInterval},
+    query::Query,
+};
+
+use crate::{
+    MAX_MESSAGE_BYTES,
+    error::{Fault, Result},
+    sql::{Statements, query},
+    time::{PgInstant, interval},
+};
+
+/// So often a message is found to be there when it is to be stored, and to be gone when it is looked at.
+const TRIES: usize = 5;
+
+/// The columns.
+#[derive(Debug, Default)]
+pub(crate) struct Batch<'a> {
+    endpoints: Vec<i32>,
+    asked: Vec<Option<PgInstant>>,
+    delays: Vec<Option<PgInterval>>,
+    ids: Vec<&'a str>,
+    destinations: Vec<&'a str>,
+    headers: Vec<&'a [u8]>,
+    bodies: Vec<&'a [u8]>,
+}
+
+/// What was stored, and when.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) now: PgInstant,
+    /// In the order of the messages.
+    pub(crate) dues: Vec<PgInstant>,
+}
+
+/// What inserting came to.
+#[derive(Debug)]
+pub(crate) struct Inserted {
+    /// What relative delays were counted from.
+    pub(super) now: PgInstant,
+    /// The positions of messages that were there already.
+    pub(super) missing: HashSet<usize>,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn of(messages: impl Iterator<Item = (i32, &'a DelayedMessage)>) -> Self {
+        let mut batch = Self::default();
+        for (endpoint, DelayedMessage { message, due }) in messages {
+            let (asked, delay) = match due {
+                Due::At(instant) => (Some(PgInstant::ceil(*instant)), None),
+                Due::After(delay) => (None, Some(interval(*delay))),
+            };
+            batch.endpoints.push(endpoint);
+            batch.asked.push(asked);
+            batch.delays.push(delay);
+            batch.ids.push(message.id.as_str());
+            batch.destinations.push(message.destination.as_str());
+            batch.headers.push(message.headers.as_bytes());
+            batch.bodies.push(&message.body);
+        }
+        batch
+    }
+
+    fn bind(
+        &self,
+        statement: Query<'static, Postgres, PgArguments>,
+    ) -> Query<'static, Postgres, PgArguments> {
+        statement
+            .bind(&self.endpoints)
+            .bind(&self.asked)
+            .bind(&self.delays)
+            .bind(&self.ids)
+            .bind(&self.destinations)
+            .bind(&self.headers)
+            .bind(&self.bodies)
+    }
+
+    fn due(&self, n: usize, now: PgInstant) -> PgInstant {
+        let delay = self.delays[n].as_ref().map_or(0, |delay| delay.microseconds);
+        self.asked[n].unwrap_or_else(|| now.plus_micros(delay))
+    }
+}
+
+impl Inserted {
+    /// The due times of messages that are new.
+    pub(super) fn dues(&self, batch: &Batch<'_>) -> Vec<PgInstant> {
+        (0..batch.ids.len()).map(|n| batch.due(n, self.now)).collect()
+    }
+}
+
+/// Refuses what is too large, or due after the end of time.
+pub(crate) fn check(messages: &[DelayedMessage]) -> Result<()> {
+    let now = Timestamp::now();
+    for DelayedMessage { message, due } in messages {
+        let (id, size) = (&message.id, message.size());
+        if size > MAX_MESSAGE_BYTES {
+            let detail = format!(
+                "message `{id}` has {size} bytes, the limit is {MAX_MESSAGE_BYTES}; store its content elsewhere"
+            );
+            return Err(Fault::new(StoreErrorKind::TooLarge, detail));
+        }
+        check_due(id, *due, now)?;
+    }
+    Ok(())
+}
+
+/// The server's clock decides when a message is due; whether that is in another age can be told by any clock.
+pub(crate) fn check_due(id: &MessageId, due: Due, now: Timestamp) -> Result<()> {
+    if due.resolve(now).is_some() {
+        return Ok(());
+    }
+    let detail = format!("message `{id}` is due after the end of time, the year 9999; choose less");
+    Err(Fault::new(StoreErrorKind::Invalid, detail))
+}
+
+/// Inserts what is not there yet.
+pub(crate) async fn insert(
+    connection: &mut PgConnection,
+    sql: &Statements,
+    batch: &Batch<'_>,
+) -> Result<Inserted> {
+    let count = batch.ids.len();
+    let statement = batch.bind(query(&sql.store)).bind(i64::try_from(count).unwrap_or(i64::MAX));
+    let row = statement.fetch_one(connection).await?;
+    let now = row.try_get_unchecked(0)?;
+    if row.try_get(2)? {
+        return Ok(Inserted { now, missing: HashSet::new() });
+    }
+    let new: Option<Vec<String>> = row.try_get(1)?;
+    let mut new: HashSet<String> = new.unwrap_or_default().into_iter().collect();
+    // Of several with the same id it is the first that is new.
+    let is_missing = |n: &usize| !new.remove(&format!("{} {}", batch.endpoints[*n], batch.ids[*n]));
+    Ok(Inserted { now, missing: (0..count).filter(is_missing).collect() })
+}
+
+/// Stores messages in a transaction, or in a part of the one that the connection is in, and answers with their due
+/// times: those of before for messages that are there already. All or none.
+pub(crate) async fn all_or_none(
+    connection: &mut PgConnection,
+    sql: &Statements,
+    batch: &Batch<'_>,
+) -> Result<Stored> {
+    for _ in 0..TRIES {
+        let mut transaction = connection.begin().await?;
+        let inserted = insert(&mut transaction, sql, batch).await?;
+        let mut dues = inserted.dues(batch);
+        if !inserted.missing.is_empty() {
+            let known = compare(&mut transaction, sql, batch).await?;
+            if let Some(other) =
+                inserted.missing.iter().find(|n| known[**n].is_some_and(|known| !known.is_same))
+            {
+                let id = batch.ids[*other];
+                transaction.rollback().await?;
+                let detail = format!(
+                    "message `{id}` is there already with different content; cancel it or choose another id"
+                );
+                return Err(Fault::new(StoreErrorKind::Conflict, detail));
+            }
+            if inserted.missing.iter().any(|n| known[*n].is_none()) {
+                // It was delivered or cancelled a moment ago.
+                transaction.rollback().await?;
+                continue;
+            }
+            for n in &inserted.missing {
+                dues[*n] = known[*n].map_or(dues[*n], |known| known.due);
+            }
+        }
+        let now = inserted.now;
+        transaction.commit().await?;
+        return Ok(Stored { now, dues });
+    }
+    let detail = "messages with these ids come and go; try again";
+    Err(Fault::new(StoreErrorKind::Unavailable, detail))
+}
+
+/// A message that is there.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    due: PgInstant,
+    is_same: bool,
+}
+
+async fn compare(
+    connection: &mut PgConnection,
+    sql: &Statements,
+    batch: &Batch<'_>,
+) -> Result<Vec<Option<Known>>> {
+    let mut known = vec![None; batch.ids.len()];
+    for row in batch.bind(query(&sql.compare)).fetch_all(connection).await? {
+        let n: i64 = row.try_get(0)?;
+        let place = usize::try_from(n - 1).ok().and_then(|n| known.get_mut(n));
+        if let Some(place) = place {
+            *place = Some(Known { due: row.try_get_unchecked(1)?, is_same: row.try_get(2)? });
+        }
+    }
+    Ok(known)
+}
