@@ -11,7 +11,7 @@ use crate::exit::Exit;
 pub(crate) use parts::{BodyArgs, Consent, ErrorQueue};
 pub(crate) use verbs::{
     BenchArgs, ConformanceArgs, ErrorsArgs, ErrorsVerb, ListArgs, QueueVerb, ReceiveArgs, RescheduleArgs,
-    RetryArgs, RunArgs, SendArgs,
+    RetryArgs, RunArgs, SendArgs, SetupArgs,
 };
 
 /// Postdate a message and it is delivered when it falls due, whatever happens in between.
@@ -26,7 +26,7 @@ pub(crate) struct Cli {
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Where the messages are, such as sqlite:postdate.db. Put a URL with a password into the variable: others
+    /// Where the messages are, such as sqlite:postdate.db or postgres://host/database. Put a URL with a password into the variable: others
     /// can see the arguments of a running program
     #[arg(
         long,
@@ -37,6 +37,9 @@ pub(crate) struct Options {
         value_name = "URL"
     )]
     pub(crate) store: String,
+    /// Where the queues are, if not beside the messages, such as postgres://host/database
+    #[arg(long, global = true, env = "POSTDATE_TRANSPORT", hide_env_values = true, value_name = "URL")]
+    pub(crate) transport: Option<String>,
     /// Whose messages: endpoints in one store do not see each other's
     #[arg(
         long,
@@ -89,7 +92,7 @@ pub(crate) enum Verb {
     /// Show what waits, what is late and who delivers
     Status(ErrorQueue),
     /// Prepare the store for the endpoint; doing it again changes nothing
-    Setup,
+    Setup(SetupArgs),
     /// Check that the store is sound and can be used
     Verify,
     /// Judge the store by the conformance suite, in scratch places beside it: its own messages are not touched

@@ -36,7 +36,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Verb::Reschedule(args) => reschedule::run(&args, &options, output).await,
         Verb::Errors(args) => errors::run(&args, &options, output).await,
         Verb::Status(error_queue) => status::run(&error_queue.name, &options, output).await,
-        Verb::Setup => setup::run(&options, output).await,
+        Verb::Setup(args) => setup::run(&args, &options, output).await,
         Verb::Verify => verify::run(&options, output).await,
         Verb::Conformance(args) => conformance::run(&args, &options, output).await,
         Verb::Bench(args) => bench::run(&args, output).await,

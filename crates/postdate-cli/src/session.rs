@@ -1,8 +1,10 @@
-//! The store that a verb works on.
+//! The store that a verb works on, and its queues.
 
 use std::{path::PathBuf, sync::Arc};
 
-use postdate::{Address, Connected, DelayedMessageStore, EndpointName, Queues, StoreErrorKind, StoreUrl};
+use postdate::{
+    Address, Backend, Connected, DelayedMessageStore, EndpointName, Queues, StoreErrorKind, StoreUrl,
+};
 
 use crate::{
     cli::Options,
@@ -14,27 +16,35 @@ use crate::{
 pub(crate) struct Session {
     pub(crate) url: StoreUrl,
     pub(crate) endpoint: EndpointName,
-    pub(crate) connected: Connected,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) transport: Transport,
+}
+
+/// Queues, and where they are.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    pub(crate) url: StoreUrl,
+    /// None where a store has none.
+    pub(crate) queues: Option<Arc<dyn Queues>>,
 }
 
 impl Session {
     /// Connects.
     pub(crate) async fn connect(options: &Options) -> Result<Self, Failure> {
         let url = StoreUrl::parse(&options.store)?;
-        let connected = postdate::connect(url.secret()).await?;
-        Ok(Self { url, endpoint: options.endpoint.clone(), connected })
+        let Connected { backend, queues } = postdate::connect(url.secret()).await?;
+        let transport = match elsewhere(options)? {
+            Some(transport) => Transport::at(transport).await?,
+            None => Transport { url: url.clone(), queues },
+        };
+        Ok(Self { url, endpoint: options.endpoint.clone(), backend, transport })
     }
 
     /// Connects to what is there: looking must not make a new file out of a mistyped name.
     pub(crate) async fn existing(options: &Options) -> Result<Self, Failure> {
-        if let Some(file) = StoreUrl::parse(&options.store).ok().as_ref().and_then(file)
-            && !file.exists()
-        {
-            let message = format!(
-                "there is no {}; `postdate run`, `postdate send` and `postdate setup` make it",
-                file.display()
-            );
-            return Err(Failure::new(Exit::Unusable, message));
+        there_is(&StoreUrl::parse(&options.store)?)?;
+        if let Some(transport) = elsewhere(options)? {
+            there_is(&transport)?;
         }
         Self::connect(options).await
     }
@@ -42,34 +52,77 @@ impl Session {
     /// Connects and sets up what is missing.
     pub(crate) async fn prepare(options: &Options) -> Result<Self, Failure> {
         let session = Self::connect(options).await?;
-        session.connected.backend.set_up(&session.endpoint).await?;
+        session.backend.set_up(&session.endpoint).await?;
         Ok(session)
     }
 
     /// The endpoint's delayed messages.
     pub(crate) async fn store(&self) -> Result<Arc<dyn DelayedMessageStore>, Failure> {
-        let backend = &self.connected.backend;
-        let Some(mode) = backend.capabilities().modes.first().copied() else {
+        let Some(mode) = self.backend.capabilities().modes.first().copied() else {
             return Err(Failure::new(Exit::Unusable, format!("{}: supports no mode at all", self.url)));
         };
-        Ok(backend.open(&self.endpoint, mode).await?)
+        Ok(self.backend.open(&self.endpoint, mode).await?)
+    }
+}
+
+impl Transport {
+    /// The queues alone, as they are there.
+    pub(crate) async fn existing(options: &Options) -> Result<Self, Failure> {
+        match elsewhere(options)? {
+            Some(url) => {
+                there_is(&url)?;
+                Self::at(url).await
+            }
+            None => Ok(Session::existing(options).await?.transport),
+        }
     }
 
-    /// The queues beside the store.
+    /// The queues alone, ready to be used.
+    pub(crate) async fn prepare(options: &Options) -> Result<Self, Failure> {
+        match elsewhere(options)? {
+            Some(url) => Self::at(url).await,
+            None => Ok(Session::prepare(options).await?.transport),
+        }
+    }
+
+    async fn at(url: StoreUrl) -> Result<Self, Failure> {
+        let queues = postdate::connect(url.secret()).await?.queues;
+        Ok(Self { url, queues })
+    }
+
     pub(crate) fn queues(&self) -> Result<&Arc<dyn Queues>, Failure> {
-        self.connected.queues.as_ref().ok_or_else(|| {
-            let message = format!("{}: has no queues; use a store that has some, such as sqlite:", self.url);
+        self.queues.as_ref().ok_or_else(|| {
+            let message = format!("{}: has no queues; name some that are elsewhere by --transport", self.url);
             Failure::new(Exit::Failure, message)
         })
     }
 
-    /// Whether there is such a queue beside the store; `None` where messages go elsewhere.
+    /// Whether there is such a queue; `None` where messages go elsewhere.
     pub(crate) async fn has_queue(&self, queue: &Address) -> Result<Option<bool>, Failure> {
-        let Some(queues) = &self.connected.queues else { return Ok(None) };
+        let Some(queues) = &self.queues else { return Ok(None) };
         match queues.receiver(queue).await {
             Ok(_) => Ok(Some(true)),
             Err(error) if error.kind() == StoreErrorKind::NoSuchQueue => Ok(Some(false)),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Where the queues are, if that is not beside the store.
+fn elsewhere(options: &Options) -> Result<Option<StoreUrl>, Failure> {
+    let named = options.transport.as_deref().filter(|transport| *transport != options.store);
+    Ok(named.map(StoreUrl::parse).transpose()?)
+}
+
+fn there_is(url: &StoreUrl) -> Result<(), Failure> {
+    match file(url).filter(|file| !file.exists()) {
+        None => Ok(()),
+        Some(file) => {
+            let message = format!(
+                "there is no {}; `postdate run`, `postdate send` and `postdate setup` make it",
+                file.display()
+            );
+            Err(Failure::new(Exit::Unusable, message))
         }
     }
 }

@@ -20,22 +20,31 @@ use crate::{
 pub(crate) fn start() -> ExitCode {
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
         let is_written = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
-        Ok((Cli::from_arg_matches(&matches)?, is_written("store"), is_written("endpoint")))
+        let written = ["store", "transport", "endpoint"].into_iter().filter(|name| is_written(name));
+        Ok((Cli::from_arg_matches(&matches)?, written.collect::<Vec<_>>()))
     });
-    let (cli, store_is_written, endpoint_is_written) = match parsed {
+    let (cli, written) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return ExitCode::from(misused(&error) as u8),
     };
     let output = output(&cli.options);
     log(&cli.options);
-    if store_is_written && holds_secret(&cli.options.store) {
-        output.note(
-            "the store's URL on the command line holds a secret that others on this machine can see; \
-             put it into POSTDATE_STORE instead",
-        );
+    let urls = [
+        ("store", "POSTDATE_STORE", Some(&cli.options.store)),
+        ("transport", "POSTDATE_TRANSPORT", cli.options.transport.as_ref()),
+    ];
+    for (name, variable, url) in urls {
+        if written.contains(&name) && url.is_some_and(|url| holds_secret(url)) {
+            output.note(&format!(
+                "the {name}'s URL on the command line holds a secret that others on this machine can see; \
+                 put it into {variable} instead"
+            ));
+        }
     }
-    if endpoint_is_written && matches!(cli.verb, Verb::Conformance(_)) {
-        output.note("the checks use endpoints of their own; --endpoint has no effect here");
+    if matches!(cli.verb, Verb::Conformance(_)) {
+        for name in written.iter().filter(|name| **name != "store") {
+            output.note(&format!("the checks use a {name} of their own; --{name} has no effect here"));
+        }
     }
     match run(cli, &output) {
         Ok(exit) => ExitCode::from(exit as u8),
@@ -77,8 +86,8 @@ fn runtime(verb: &Verb) -> io::Result<Runtime> {
 fn log(options: &Options) {
     let filter = match options.verbose {
         0 => return,
-        1 => "postdate=info,postdate_core=info,postdate_sqlite=info",
-        _ => "postdate=debug,postdate_core=debug,postdate_sqlite=debug",
+        1 => "postdate=info,postdate_core=info,postdate_sqlite=info,postdate_postgres=info",
+        _ => "postdate=debug,postdate_core=debug,postdate_sqlite=debug,postdate_postgres=debug",
     };
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter))

@@ -32,6 +32,9 @@
 //! a check asks for: two calls with the same place must come to the same messages by two ways, as two processes
 //! would. A place is never used by two checks, and nothing is in it at first.
 //!
+//! Where claims are [transactions](postdate_core::ClaimKind::Transaction), each of which has a connection, a check holds
+//! a dozen of them at once on one handle, and the histories share two handles with up to twice as many.
+//!
 //! [`queues`] does the same for a set of queues. Where both are in one place, give both to a [`Suite`]: then
 //! it is also judged whether they share transactions.
 //!

@@ -8,7 +8,7 @@ use postdate_core::{
     StoreError, StoreErrorKind, StoreUrl, TransactionMode,
 };
 
-use crate::{MAX_MESSAGE_BYTES, Options, place::Place, schema, store::PostgresStore};
+use crate::{MAX_MESSAGE_BYTES, Options, place::Place, schema, store::PostgresStore, warnings};
 
 /// Delayed messages in a schema of a PostgreSQL database.
 ///
@@ -63,6 +63,20 @@ impl Backend for Postgres {
             Ok(())
         };
         self.place.call(Operation::SetUp, set_up).await
+    }
+
+    fn set_up_script(&self, endpoint: &EndpointName) -> Option<String> {
+        Some(schema::script(&self.place.names, self.place.engine, endpoint))
+    }
+
+    async fn warnings(&self) -> Result<Vec<String>, StoreError> {
+        let look = async {
+            let mut connection = self.place.connections.lend().await?;
+            let warnings = warnings::of(&mut connection).await?;
+            connection.give_back();
+            Ok(warnings)
+        };
+        self.place.call(Operation::Query, look).await
     }
 
     async fn open(

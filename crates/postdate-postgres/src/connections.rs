@@ -13,7 +13,7 @@ use std::{
 
 use postdate_core::StoreErrorKind;
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::error::{Fault, Result};
 
@@ -59,11 +59,29 @@ impl Connections {
         let permit = tokio::time::timeout(WAIT_LIMIT, permit).await.map_err(|_| busy())?;
         let permit = permit.expect("the semaphore is never closed");
         let idle = self.idle().pop();
-        let connection = match idle {
-            Some(idle) => idle.connection,
-            None => connect(&self.options).await?,
-        };
-        Ok(Lent { connection: Some(connection), owner: Arc::clone(self), permit })
+        match idle {
+            Some(Idle { connection, .. }) => Ok(self.lent(connection, permit)),
+            None => self.connect(permit).await,
+        }
+    }
+
+    /// Connects in a task of its own: if nobody waits for the connection any more, the next one finds it ready.
+    async fn connect(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Result<Lent> {
+        let (connected, lent) = oneshot::channel();
+        let owner = Arc::clone(self);
+        tokio::spawn(async move {
+            let connection = connect(&owner.options).await;
+            if let Err(Ok(unwanted)) = connected.send(connection.map(|it| owner.lent(it, permit))) {
+                unwanted.give_back();
+            }
+        });
+        lent.await.unwrap_or_else(|_| {
+            Err(Fault::new(StoreErrorKind::Unavailable, "the runtime was shut down meanwhile; try again"))
+        })
+    }
+
+    fn lent(self: &Arc<Self>, connection: PgConnection, permit: OwnedSemaphorePermit) -> Lent {
+        Lent { connection: Some(connection), owner: Arc::clone(self), permit }
     }
 
     fn take_back(&self, connection: PgConnection) {

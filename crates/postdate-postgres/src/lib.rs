@@ -22,6 +22,7 @@ mod store;
 mod storer;
 mod time;
 mod transaction;
+mod warnings;
 
 pub use backend::Postgres;
 pub use driver::DRIVER;

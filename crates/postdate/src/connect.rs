@@ -8,13 +8,15 @@ use crate::memory;
 pub const DRIVERS: &[Driver] = &[
     #[cfg(feature = "sqlite")]
     postdate_sqlite::DRIVER,
+    #[cfg(feature = "postgres")]
+    postdate_postgres::DRIVER,
     memory::DRIVER,
 ];
 
 /// Every backend there is or will be, built in or not, so that a URL for an absent one gets a useful answer.
 const BACKENDS: &[Known] = &[
     Known { name: "SQLite", schemes: &["sqlite"], feature: Some("sqlite") },
-    Known { name: "PostgreSQL", schemes: &["postgres", "postgresql"], feature: None },
+    Known { name: "PostgreSQL", schemes: &["postgres", "postgresql"], feature: Some("postgres") },
     Known { name: "SQL Server", schemes: &["mssql", "sqlserver"], feature: None },
     Known { name: "Azure Blob Storage", schemes: &["azblob"], feature: None },
 ];
@@ -123,9 +125,11 @@ mod tests {
 
     #[test]
     fn an_absent_backend_is_named_with_its_remedy() {
-        let error = nobody(&[], "sqlite").to_string();
-        assert!(error.contains("cargo feature `sqlite`"), "{error}");
-        for scheme in ["postgres", "postgresql", "mssql", "sqlserver", "azblob"] {
+        for (scheme, feature) in [("sqlite", "sqlite"), ("postgresql", "postgres")] {
+            let error = nobody(&[], scheme).to_string();
+            assert!(error.contains(&format!("cargo feature `{feature}`")), "{error}");
+        }
+        for scheme in ["mssql", "sqlserver", "azblob"] {
             let error = nobody(DRIVERS, scheme).to_string();
             assert!(error.contains("this build does not contain") && error.contains(scheme), "{error}");
         }
@@ -148,7 +152,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_secret_of_a_url_is_in_an_error() {
-        for url in ["postgres://me:s3cret@host/db", "nosuch://me:s3cret@host", "me-and-my-s3cret"] {
+        for url in ["postgres://me:s3cret@127.0.0.1:1/db", "nosuch://me:s3cret@host", "me-and-my-s3cret"] {
             let error = connect(url).await.unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
         }

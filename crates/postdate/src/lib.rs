@@ -29,7 +29,8 @@
 //! ```
 //!
 //! This crate is [`postdate_core`], which has the seams and the engines, and one module for each backend that its
-//! cargo features chose; [`connect`] finds the backend of a URL such as `sqlite:postdate.db`.
+//! cargo features chose (`sqlite`, which is the default, and `postgres`); [`connect`] finds the backend of a URL such as
+//! `sqlite:postdate.db`.
 
 mod connect;
 mod memory;
@@ -41,6 +42,12 @@ pub use postdate_core::*;
 #[cfg(feature = "sqlite")]
 pub mod sqlite {
     pub use postdate_sqlite::*;
+}
+
+/// Store and queues in a PostgreSQL database.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    pub use postdate_postgres::*;
 }
 
 /// Compiles the README's program, so that it cannot lie. Not part of the documentation: a published crate does not

@@ -189,6 +189,13 @@ pub(crate) struct RetryArgs {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct SetupArgs {
+    /// Set up nothing; write the statements that would do it, for somebody who may make tables
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
+#[derive(Args, Debug)]
 #[command(after_help = ConformanceArgs::HELP)]
 pub(crate) struct ConformanceArgs {
     /// Only checks that have this in their name or in that of their group, such as stores/claims, or "any history";

@@ -11,23 +11,27 @@ use crate::{
     commands::queue,
     exit::{Exit, Failure},
     output::{Output, human::Table},
-    session::Session,
+    session::{Session, Transport},
 };
 use failed::{Failed, Shown};
 use walk::Walk;
 
 pub(crate) async fn run(args: &ErrorsArgs, options: &Options, output: &Output) -> Result<Exit, Failure> {
-    let session = Session::existing(options).await?;
-    let queues = session.queues()?.as_ref();
     let error_queue = &args.error_queue.name;
+    // Only what goes back to the store needs one.
+    let looking = async || Transport::existing(options).await;
     match &args.verb {
         ErrorsVerb::List { queue, paging } => {
+            let transport = looking().await?;
+            let queues = transport.queues()?.as_ref();
             list(queues, error_queue, queue.as_ref(), paging.limit(), output).await
         }
-        ErrorsVerb::Show { id } => show(queues, error_queue, id, output).await,
-        ErrorsVerb::Retry(args) => retry::run(&session, error_queue, args, output).await,
+        ErrorsVerb::Show { id } => show(looking().await?.queues()?.as_ref(), error_queue, id, output).await,
+        ErrorsVerb::Retry(args) => {
+            retry::run(&Session::existing(options).await?, error_queue, args, output).await
+        }
         ErrorsVerb::Purge { consent } => {
-            queue::purge(queues, error_queue, consent, output).await?;
+            queue::purge(looking().await?.queues()?.as_ref(), error_queue, consent, output).await?;
             Ok(Exit::Ok)
         }
     }

@@ -19,7 +19,7 @@ use crate::{
         json,
         time::local,
     },
-    session::Session,
+    session::Transport,
 };
 
 /// So many messages are looked at in one go: their bodies are in memory.
@@ -56,25 +56,25 @@ struct Browsed {
 pub(crate) async fn run(verb: &QueueVerb, options: &Options, output: &Output) -> Result<Exit, Failure> {
     match verb {
         QueueVerb::Create { names } => {
-            let session = Session::prepare(options).await?;
+            let transport = Transport::prepare(options).await?;
             for name in names {
-                let created = session.queues()?.create(name).await?;
+                let created = transport.queues()?.create(name).await?;
                 output.print(&Created { queue: name.as_str(), created })?;
             }
         }
         QueueVerb::List => {
-            let session = Session::existing(options).await?;
-            let queues = session.queues()?.list().await?;
+            let transport = Transport::existing(options).await?;
+            let queues = transport.queues()?.list().await?;
             let rows: Vec<Depth> = queues.iter().map(Depth::from).collect();
             output.print_rows(&mut Table::new(&["QUEUE", "MESSAGES", "OLDEST"]), &rows)?;
         }
         QueueVerb::Purge { name, consent } => {
-            let session = Session::existing(options).await?;
-            purge(session.queues()?.as_ref(), name, consent, output).await?;
+            let transport = Transport::existing(options).await?;
+            purge(transport.queues()?.as_ref(), name, consent, output).await?;
         }
         QueueVerb::Browse { name, paging } => {
-            let session = Session::existing(options).await?;
-            browse(session.queues()?.as_ref(), name, paging.limit(), output).await?;
+            let transport = Transport::existing(options).await?;
+            browse(transport.queues()?.as_ref(), name, paging.limit(), output).await?;
         }
     }
     Ok(Exit::Ok)

@@ -13,7 +13,7 @@ use crate::{
     cli::{Options, ReceiveArgs},
     exit::{Exit, Failure},
     output::{Format, Output, escape::escape_bytes, json},
-    session::Session,
+    session::Transport,
     signals::Signals,
 };
 
@@ -26,8 +26,8 @@ const SETTLE_AFTER: Duration = Duration::from_secs(1);
 pub(crate) async fn run(args: &ReceiveArgs, options: &Options, output: &Output) -> Result<Exit, Failure> {
     // Ending in order gives back at once what was taken and not written.
     let mut signals = Signals::listen()?;
-    let session = Session::prepare(options).await?;
-    let receiver = receiver(session.queues()?, &args.queue, output).await?;
+    let transport = Transport::prepare(options).await?;
+    let receiver = receiver(transport.queues()?, &args.queue, output).await?;
     let mut left = args.count.map_or(usize::MAX, NonZeroUsize::get);
     while let Some(limit) = NonZeroUsize::new(left.min(AT_ONCE)) {
         let selection = Selection::Next(limit);

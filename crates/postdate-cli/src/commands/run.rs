@@ -29,13 +29,13 @@ pub(crate) async fn run(args: &RunArgs, options: &Options, output: &Output) -> R
     let mut signals = Signals::listen()?;
     let session = Session::prepare(options).await?;
     let error_queue = &args.errors.name;
-    session.queues()?.create(error_queue).await?;
+    session.transport.queues()?.create(error_queue).await?;
     let settings = settings(args);
     let drain_time = settings.drain_time;
     let (sender, mut events) = mpsc::unbounded_channel();
     let delivery = start(&session, args, settings, Events::new(sender)).await?;
 
-    welcome(&session, delivery.mode(), error_queue, output);
+    welcome(&session, guarantee(args, &session, delivery.mode()), error_queue, output);
     events::tell(&Happened::started(&session, delivery.mode(), error_queue), output)?;
     let mut standing = Standing::new(&session, delivery.mode());
     let mut turn = interval(ASK_AGAIN);
@@ -66,8 +66,8 @@ async fn start(
     events: Events,
 ) -> Result<DelayedDelivery, Failure> {
     let mut builder = DelayedDelivery::builder(session.endpoint.as_str())
-        .store(session.connected.backend.clone())
-        .dispatcher(session.queues()?.dispatcher())
+        .store(session.backend.clone())
+        .dispatcher(session.transport.queues()?.dispatcher())
         .error_queue(args.errors.name.clone())
         .observer(Arc::new(events))
         .settings(settings);
@@ -93,26 +93,36 @@ fn settings(args: &RunArgs) -> Settings {
     settings
 }
 
+/// What is promised, and why it is not more.
+fn guarantee(args: &RunArgs, session: &Session, mode: TransactionMode) -> String {
+    const SCOPE: TransactionMode = TransactionMode::TransactionScope;
+    if mode == SCOPE {
+        return format!("exactly once ({mode}): store and queues have proved to share transactions");
+    }
+    let might_have_been = args.mode.is_none() && session.backend.capabilities().supports(SCOPE);
+    let why = if might_have_been { ": the queues are not in the store's database" } else { "" };
+    format!("at least once ({mode}){why}")
+}
+
 /// Says what runs and what to try next.
-fn welcome(session: &Session, mode: TransactionMode, error_queue: &Address, output: &Output) {
-    let guarantee = match mode {
-        TransactionMode::TransactionScope => "exactly once",
-        _ => "at least once",
-    };
-    for line in [
+fn welcome(session: &Session, guarantee: String, error_queue: &Address, output: &Output) {
+    let transport = (session.transport.url != session.url).then_some(&session.transport.url);
+    let transport = transport.map(|url| format!("  queues in    {url}"));
+    let begin = [
         format!("postdate {} delivers what falls due", env!("CARGO_PKG_VERSION")),
         format!("  store        {}", session.url),
+    ];
+    let rest = [
         format!("  endpoint     {}", session.endpoint),
-        format!("  guarantee    {guarantee} ({mode})"),
+        format!("  guarantee    {guarantee}"),
         format!("  error queue  {error_queue}"),
         "In another terminal:".to_owned(),
         "  postdate receive billing --follow".to_owned(),
         r#"  postdate send billing '{"invoice":42}' --in 10s"#.to_owned(),
         "  postdate status".to_owned(),
         "Ctrl-C stops.".to_owned(),
-    ] {
-        output.note(&line);
-    }
+    ];
+    begin.into_iter().chain(transport).chain(rest).for_each(|line| output.note(&line));
 }
 
 async fn stop(

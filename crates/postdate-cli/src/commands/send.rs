@@ -27,7 +27,7 @@ struct Sent {
 
 pub(crate) async fn run(args: SendArgs, options: &Options, output: &Output) -> Result<Exit, Failure> {
     let session = Session::prepare(options).await?;
-    let body = body(args.body, session.connected.backend.capabilities().max_message_bytes)?;
+    let body = body(args.body, session.backend.capabilities().max_message_bytes)?;
     let mut message = Message::new(body);
     for (key, value) in args.headers {
         message = message.header(key, value);
@@ -39,12 +39,12 @@ pub(crate) async fn run(args: SendArgs, options: &Options, output: &Output) -> R
     let id = message.message.id.clone();
     let due = session.store().await?.store_one(message).await?;
 
-    let queue_exists = session.has_queue(&args.queue).await?;
+    let queue_exists = session.transport.has_queue(&args.queue).await?;
     output.print(&Sent { id: id.to_string(), queue: args.queue.to_string(), due, queue_exists })?;
     if queue_exists == Some(false) {
         output.note(&missing(&args.queue));
     }
-    if session.connected.backend.dispatching(&session.endpoint).await? == Dispatching::Nobody {
+    if session.backend.dispatching(&session.endpoint).await? == Dispatching::Nobody {
         output.note("nobody delivers for this endpoint at the moment: postdate run");
     }
     Ok(Exit::Ok)

@@ -28,6 +28,7 @@ const SILENCE: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 #[derive(Serialize)]
 struct Status {
     store: String,
+    transport: String,
     endpoint: String,
     now: Timestamp,
     pending: u64,
@@ -46,13 +47,14 @@ struct Status {
 pub(crate) async fn run(error_queue: &Address, options: &Options, output: &Output) -> Result<Exit, Failure> {
     let session = Session::existing(options).await?;
     let stats = session.store().await?.stats().await?;
-    let queues = match &session.connected.queues {
+    let queues = match &session.transport.queues {
         Some(queues) => queues.list().await?.iter().map(Depth::from).collect(),
         None => Vec::new(),
     };
     let dispatcher = Dispatcher::of(&session).await?;
     output.print(&Status {
         store: session.url.to_string(),
+        transport: session.transport.url.to_string(),
         endpoint: session.endpoint.to_string(),
         now: stats.now,
         pending: stats.pending,
@@ -80,6 +82,9 @@ fn alarm(stats: &Stats, delivery: Delivery) -> Option<&'static str> {
 impl Report for Status {
     fn human(&self, out: &mut dyn Write) -> io::Result<()> {
         field(out, "store", &self.store)?;
+        if self.transport != self.store {
+            field(out, "queues in", &self.transport)?;
+        }
         field(out, "endpoint", &self.endpoint)?;
         field(out, "dispatcher", &self.dispatcher.to_string())?;
         for breaker in &self.dispatcher.open_breakers {

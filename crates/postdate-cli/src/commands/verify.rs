@@ -46,12 +46,13 @@ pub(crate) async fn run(options: &Options, output: &Output) -> Result<Exit, Fail
         return Ok(checklist.worst);
     };
     checklist.say("durability", durability(&session))?;
+    checklist.settings(&session).await?;
     if let Some(store) = checklist
         .tried("schema", session.store().await, |_| format!("set up for the endpoint {}", session.endpoint))?
     {
         checklist.store(store.as_ref()).await?;
     }
-    if let Some(queues) = &session.connected.queues {
+    if let Some(queues) = &session.transport.queues {
         let list = queues.list().await.map_err(Failure::from);
         checklist.tried("queues", list, |queues| format!("{} can be read", queues.len()))?;
     }
@@ -59,6 +60,19 @@ pub(crate) async fn run(options: &Options, output: &Output) -> Result<Exit, Fail
 }
 
 impl Checklist<'_> {
+    /// What weakens the store's promises. Where nothing does, there is nothing to say: not every store can tell.
+    async fn settings(&mut self, session: &Session) -> Result<(), Failure> {
+        match session.backend.warnings().await {
+            Ok(warnings) => {
+                warnings.into_iter().try_for_each(|warning| self.say("settings", (Grade::Warning, warning)))
+            }
+            Err(error) => {
+                self.tried("settings", Err::<(), _>(error.into()), |()| String::new())?;
+                Ok(())
+            }
+        }
+    }
+
     async fn store(&mut self, store: &dyn DelayedMessageStore) -> Result<(), Failure> {
         let stats = store.stats().await.map_err(Failure::from);
         let stats = self.tried("counts", stats, |stats| {
@@ -111,7 +125,7 @@ async fn first_messages(store: &dyn DelayedMessageStore) -> Result<usize, StoreE
 }
 
 fn durability(session: &Session) -> (Grade, String) {
-    if session.connected.backend.capabilities().durable {
+    if session.backend.capabilities().durable {
         (Grade::Ok, "what is stored survives a crash".to_owned())
     } else {
         (

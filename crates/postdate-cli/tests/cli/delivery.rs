@@ -40,7 +40,8 @@ fn a_start_is_announced_with_what_to_try_next() {
     assert_eq!(
         started,
         json!({
-            "event": "started", "store": "sqlite:postdate.db", "endpoint": "postdate",
+            "event": "started", "store": "sqlite:postdate.db", "transport": "sqlite:postdate.db",
+            "endpoint": "postdate",
             "mode": "TransactionScope", "error_queue": "error",
         })
     );

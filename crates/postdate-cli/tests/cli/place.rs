@@ -44,7 +44,9 @@ impl Place {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postdate"));
         command.args(args).current_dir(self.path()).env("TZ", "UTC").stdin(Stdio::null());
-        command.env_remove("POSTDATE_STORE").env_remove("POSTDATE_ENDPOINT");
+        for name in ["POSTDATE_STORE", "POSTDATE_TRANSPORT", "POSTDATE_ENDPOINT"] {
+            command.env_remove(name);
+        }
         command
     }
 

@@ -112,7 +112,7 @@ checks! {
         let counted = first.claim.increment_failure_count(&failures).await?;
         ensure_eq!(counted, [false, false, false, true, false]);
         first.claim.commit().await?;
-        drop(second);
+        second.claim.commit().await?;
         let failures: Vec<_> = drain(&*store, 3).await?.into_iter().map(|due| due.failures).collect();
         // The one that failed is tried again after the two that are due since long ago.
         ensure_eq!(failures, [0, 0, 1]);

@@ -74,4 +74,7 @@ pub(crate) enum Fault {
     ForgetsErrors,
     ChokesOnNul,
     KnowsNoFence,
+    SettlesOnCommitOnly,
+    SettlesAtOnce,
+    GivesNothingBack,
 }

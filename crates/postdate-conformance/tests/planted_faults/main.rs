@@ -14,9 +14,13 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The check fails for this reason with the fault, and passes without it. Both at once: most of it is waiting.
 fn is_caught(fault: Fault, check: &str, reason: &str) {
+    is_caught_in(memory, fault, check, reason);
+}
+
+fn is_caught_in(memory: Memories, fault: Fault, check: &str, reason: &str) {
     let (with, without) = thread::scope(|scope| {
-        let with = scope.spawn(|| suite(fault).patience(PATIENCE).check(check));
-        let without = suite(Fault::None).check(check);
+        let with = scope.spawn(|| suite_in(memory, fault).patience(PATIENCE).check(check));
+        let without = suite_in(memory, Fault::None).check(check);
         (with.join(), without)
     });
     match with.expect("a check catches panics itself") {
@@ -29,13 +33,17 @@ fn is_caught(fault: Fault, check: &str, reason: &str) {
 }
 
 fn suite(fault: Fault) -> Suite {
+    suite_in(memory, fault)
+}
+
+fn suite_in(memory: Memories, fault: Fault) -> Suite {
     Suite::new("faulty")
         .stores(move |place| {
             let meddlings = place.shared(Meddlings::default);
             let backend = FaultyBackend { memory: memory(place), fault, meddlings };
             async move { Ok(Arc::new(backend) as Arc<dyn Backend>) }
         })
-        .queues(|place| {
+        .queues(move |place| {
             let queues = memory(place).queues();
             async move { Ok(Arc::new(queues) as Arc<dyn Queues>) }
         })
@@ -45,17 +53,26 @@ fn suite(fault: Fault) -> Suite {
         })
 }
 
+/// The memory of a place.
+type Memories = fn(&Place) -> Memory;
+
 fn memory(place: &Place) -> Memory {
     place.shared(|| Memory::builder().lease(Duration::from_secs(3)).build())
 }
 
+fn in_transactions(place: &Place) -> Memory {
+    place.shared(|| Memory::builder().lease(Duration::from_secs(120)).claims_in_transactions().build())
+}
+
 macro_rules! caught {
-    ($($test:ident: $fault:ident by $check:ident because $reason:literal;)*) => {
+    ($($test:ident: $fault:ident $(in $memory:ident)? by $check:ident because $reason:literal;)*) => {
         $(#[test]
         fn $test() {
-            is_caught(Fault::$fault, stringify!($check), $reason);
+            caught!(@ $($memory)?)(Fault::$fault, stringify!($check), $reason);
         })*
     };
+    (@) => { is_caught };
+    (@ $memory:ident) => { |fault, check: &str, reason: &str| is_caught_in($memory, fault, check, reason) };
 }
 
 caught! {
@@ -190,6 +207,25 @@ caught! {
         by an_error_text_of_any_letters_does_not_keep_a_failure_from_being_counted because "a text with a NUL in it";
     a_claim_without_a_fence_is_caught: KnowsNoFence
         by a_claim_cannot_touch_what_it_gave_back because "a stale claim was answered with [true]";
+
+    a_claim_that_settles_on_commit_only_is_caught: SettlesOnCommitOnly
+        by what_a_claim_settles_is_seen_by_others_as_its_kind_says because "what was removed is there";
+    a_transaction_that_settles_on_commit_only_is_caught: SettlesOnCommitOnly in in_transactions
+        by what_a_claim_settles_is_seen_by_others_as_its_kind_says because "at the end: what was removed is there";
+    a_transaction_that_forgets_when_dropped_what_it_settled_is_caught: SettlesOnCommitOnly in in_transactions
+        by a_dropped_claim_has_done_what_it_settled_but_in_transaction_scope because "came back, which was settled";
+    a_transaction_that_shows_a_part_is_caught: SettlesAtOnce
+        by what_a_claim_settles_is_seen_by_others_as_its_kind_says because "is gone before the claim ended";
+    a_shared_transaction_that_shows_a_part_is_caught: SettlesAtOnce
+        by in_transaction_scope_nothing_is_seen_by_others_before_the_commit because "is gone before the claim ended";
+    a_transaction_that_does_when_dropped_what_it_should_roll_back_is_caught: SettlesAtOnce
+        by a_dropped_claim_has_done_what_it_settled_but_in_transaction_scope because "did not come back";
+    a_transaction_that_keeps_what_it_gave_back_is_caught: GivesNothingBack in in_transactions
+        by what_a_claim_settles_is_seen_by_others_as_its_kind_says because "[false, false, true, true], not";
+    a_claim_that_keeps_what_it_gave_back_is_caught: GivesNothingBack
+        by a_claim_that_gives_all_of_it_back_holds_nothing because "[true, true, true], not [false, false, false]";
+    a_claim_that_says_a_renewal_put_off_its_end_and_did_not_is_caught: RenewsInVain
+        by renewing_puts_off_the_end_of_a_claim because "ends no later";
 }
 
 #[test]

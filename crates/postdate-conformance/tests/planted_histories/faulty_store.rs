@@ -13,10 +13,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use postdate_conformance::Place;
 use postdate_core::{
-    Address, Backend, Cancellation, Capabilities, Claim, DelayedMessage, DelayedMessageStore, Due, DueBatch,
-    DueMessage, EndpointName, Enlistment, Failure, FetchDue, Filter, ListQuery, Listing, Memory, MessageId,
-    MessageState, NextDue, Operation, Rescheduling, ScheduledMessage, ScheduledMessages, Stats, StoreError,
-    StoreErrorKind, TransactionMode,
+    Address, Backend, Cancellation, Capabilities, Claim, ClaimKind, DelayedMessage, DelayedMessageStore, Due,
+    DueBatch, DueMessage, EndpointName, Enlistment, Failure, FetchDue, Filter, ListQuery, Listing, Memory,
+    MessageId, MessageState, NextDue, Operation, Rescheduling, ScheduledMessage, ScheduledMessages,
+    ScheduledSummary, Stats, StoreError, StoreErrorKind, TransactionMode,
 };
 use tokio::sync::Mutex;
 
@@ -36,6 +36,8 @@ pub(crate) enum Fault {
     StoresBitByBit,
     CancelTellsWhatWasSeen,
     RemovesAfterItsLease,
+    SettlesOnCommitOnly,
+    SettlesAPartAtOnce,
 }
 
 /// How many handles a check opens before it reopens any.
@@ -87,6 +89,9 @@ impl Backend for FaultyBackend {
         let mut capabilities = self.memory.capabilities();
         capabilities.modes = &[TransactionMode::ReceiveOnly];
         capabilities.durable = self.fault == Fault::ReopeningForgets;
+        if self.fault == Fault::SettlesAPartAtOnce {
+            capabilities.claim = ClaimKind::Transaction;
+        }
         capabilities
     }
 
@@ -99,6 +104,10 @@ impl Backend for FaultyBackend {
         endpoint: &EndpointName,
         mode: TransactionMode,
     ) -> Result<Arc<dyn DelayedMessageStore>, StoreError> {
+        let mode = match self.fault {
+            Fault::SettlesOnCommitOnly => TransactionMode::TransactionScope,
+            _ => mode,
+        };
         let store = self.memory.open(endpoint, mode).await?;
         if self.fault == Fault::ReopeningForgets && self.number >= HANDLES {
             let mut query = ListQuery::new(Filter::default(), 100.try_into().expect("it is not zero"));
@@ -185,7 +194,17 @@ impl DelayedMessageStore for FaultyStore {
 
     async fn next_due(&self, except: &[Address]) -> Result<NextDue, StoreError> {
         let except = if self.fault == Fault::NextDueIgnoresExceptions { &[] } else { except };
-        self.store.next_due(except).await
+        let mut next = self.store.next_due(except).await?;
+        if self.fault == Fault::SettlesAPartAtOnce {
+            // A lease that plays a transaction has no end.
+            let all = ListQuery::new(Filter::default(), 100.try_into().expect("it is not zero"));
+            let mut lines = self.store.list(&all).await?.messages.into_iter();
+            let is_free = |line: &ScheduledSummary| {
+                line.state == MessageState::Pending && !except.contains(&line.destination)
+            };
+            next.due = lines.find(is_free).map(|line| line.next_attempt);
+        }
+        Ok(next)
     }
 
     async fn changed(&self) {

@@ -27,6 +27,10 @@ fn is_found(suite: &Suite, check: &str, steps: usize, reasons: &[&str]) {
 }
 
 fn store(fault: Fault) -> Suite {
+    store_on(memory, fault)
+}
+
+fn store_on(memory: fn(&Place) -> Memory, fault: Fault) -> Suite {
     Suite::new("faulty").stores(move |place| {
         let backend = FaultyBackend::new(memory(place), place, fault);
         async move { Ok(Arc::new(backend) as Arc<dyn Backend>) }
@@ -42,6 +46,14 @@ fn queues(fault: QueueFault) -> Suite {
 
 fn memory(place: &Place) -> Memory {
     place.shared(|| Memory::builder().lease(Duration::from_secs(2)).build())
+}
+
+fn in_transactions(place: &Place) -> Memory {
+    place.shared(|| Memory::builder().lease(Duration::from_secs(120)).claims_in_transactions().build())
+}
+
+fn long_leases(place: &Place) -> Memory {
+    place.shared(|| Memory::builder().lease(Duration::from_secs(120)).build())
 }
 
 macro_rules! found {
@@ -80,6 +92,10 @@ found! {
         by TWO within 4 because ["in no order", "is not listed", "listed without cause"];
     a_claim_that_removes_after_its_lease_is_found: store(Fault::RemovesAfterItsLease),
         by LEASES within 20 because ["the answers were"];
+    a_transaction_that_ends_on_commit_only_is_found: store_on(in_transactions, Fault::SettlesOnCommitOnly),
+        by ONE within 6 because ["contended, it was told", "is listed", "is shown as in flight", "listed without cause"];
+    a_transaction_that_settles_a_part_before_its_end_is_found: store_on(long_leases, Fault::SettlesAPartAtOnce),
+        by ONE within 4 because ["is not listed", "was shown as None", "listed as", "was fetched and is held"];
     an_abandoned_message_that_goes_to_the_end_is_found: queues(QueueFault::AbandonsToTheEnd),
         by QUEUES within 3 because ["received, but not there"];
     a_move_that_is_refused_half_way_is_found: queues(QueueFault::MovesInPart),
@@ -111,6 +127,13 @@ fn a_history_is_repeated_by_the_command_of_whoever_judges() {
 fn without_a_fault_nothing_is_found() {
     for check in [ONE, TWO, LEASES] {
         assert_eq!(store(Fault::None).check(check), Outcome::Passed, "{check}");
+    }
+    for check in [ONE, TWO] {
+        assert_eq!(
+            store_on(in_transactions, Fault::None).check(check),
+            Outcome::Passed,
+            "transactions: {check}"
+        );
     }
     assert_eq!(queues(QueueFault::None).check(QUEUES), Outcome::Passed);
 }

@@ -1,8 +1,9 @@
 //! A claim on received messages with one fault.
 
-use std::{fmt, mem, slice};
+use std::{fmt, mem, slice, time::Instant};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use postdate_core::{
     Address, MemoryQueues, MessageId, Operation, OutgoingMessage, QueuedMessage, Queues as _, ReceiveClaim,
     StoreError, StoreErrorKind,
@@ -103,10 +104,25 @@ impl ReceiveClaim for FaultyClaim {
             let lost = "planted: lost";
             return Err(StoreError::new(StoreErrorKind::ClaimLost, Operation::Renew, "faulty", lost));
         }
+        if self.fault == Fault::RenewsInVain {
+            return Ok(());
+        }
         match self.claim().renew().await {
             Err(_) if self.fault == Fault::RenewsWhatIsLost => Ok(()),
             renewed => renewed,
         }
+    }
+
+    fn expires(&self) -> Option<Instant> {
+        self.claim.as_ref().unwrap().expires()
+    }
+
+    fn received(&self) -> Option<Timestamp> {
+        let received = self.claim.as_ref().unwrap().received();
+        if self.fault == Fault::TellsWhenItWasSent {
+            return self.messages.first().map(|queued| queued.enqueued);
+        }
+        received
     }
 }
 

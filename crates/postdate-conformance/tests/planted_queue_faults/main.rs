@@ -50,6 +50,8 @@ pub(crate) enum Fault {
     KeepsWhenDropped,
     LosesTheRest,
     RenewsWhatIsLost,
+    RenewsInVain,
+    TellsWhenItWasSent,
     TakesFalseForLost,
     ShowsBodies,
 }
@@ -158,6 +160,10 @@ caught! {
         by a_lost_receive_claim_is_not_renewed because "accepted, not refused as ClaimLost";
     a_claim_that_takes_an_answer_of_false_for_its_end_is_caught: TakesFalseForLost
         by positions_that_never_were_are_answered_false_and_harm_nothing because "planted: lost";
+    a_claim_that_renews_in_vain_is_caught: RenewsInVain
+        by a_receive_claim_says_when_it_ends_and_renewing_puts_that_off because "renewed, it ends at";
+    a_claim_that_takes_the_time_of_sending_for_that_of_receiving_is_caught: TellsWhenItWasSent
+        by a_receive_claim_says_by_the_clock_of_the_queue_when_it_was_given because "given at";
     a_claim_that_shows_bodies_is_caught: ShowsBodies
         by no_debug_output_of_queues_shows_a_body_or_a_header_value because "shows a secret";
 }

@@ -65,7 +65,7 @@ pub(super) async fn run(
     args: &RetryArgs,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let queues = session.queues()?;
+    let queues = session.transport.queues()?;
     let (store, receiver) = (session.store().await?, queues.receiver(error_queue).await?);
     let depth = queues.list().await?.iter().find(|queue| queue.name == *error_queue).map_or(0, |q| q.depth);
     let total = if args.all { depth } else { args.ids.len() as u64 };
@@ -84,7 +84,7 @@ pub(super) async fn run(
         retry.these(ids.iter().cloned().collect()).await?;
     }
     if args.all {
-        retry.all(Walk::new(queues.as_ref(), error_queue), args.queue.as_ref()).await?;
+        retry.all(Walk::new(queues.as_ref(), error_queue), args.queue.as_ref(), depth).await?;
     }
     if !retry.each {
         output.print(&Total { retried: retry.retried })?;
@@ -93,20 +93,25 @@ pub(super) async fn run(
 }
 
 impl Retry<'_> {
-    /// All that are there now: what fails again meanwhile arrives behind the end and is not tried for ever.
-    async fn all(&mut self, mut walk: Walk<'_>, queue: Option<&Address>) -> Result<(), Failure> {
-        let begun = self.store.next_due(&[]).await?.now;
-        while let Some(page) = walk.next().await? {
+    /// As many as are there now: what fails again meanwhile arrives behind the end and is not tried for ever. The clock
+    /// of the queues says nothing of that, nor does the store's, which may be another one.
+    async fn all(
+        &mut self,
+        mut walk: Walk<'_>,
+        queue: Option<&Address>,
+        mut left: u64,
+    ) -> Result<(), Failure> {
+        while left > 0
+            && let Some(page) = walk.next().await?
+        {
             let ids: BTreeSet<MessageId> = page
                 .iter()
-                .take_while(|queued| queued.enqueued <= begun)
+                .take(usize::try_from(left).unwrap_or(usize::MAX))
                 .filter(|queued| queue.is_none_or(|queue| Failed::from(*queued).was_for(queue)))
                 .map(|queued| queued.message.id.clone())
                 .collect();
             self.these(ids).await?;
-            if page.iter().any(|queued| queued.enqueued > begun) {
-                break;
-            }
+            left = left.saturating_sub(page.len() as u64);
         }
         Ok(())
     }
@@ -190,7 +195,7 @@ impl Retry<'_> {
             }
             self.answer(&original.id, Outcome::Retried, Some(&original.destination))?;
             if self.seen.insert(original.destination.clone())
-                && self.session.has_queue(&original.destination).await? == Some(false)
+                && self.session.transport.has_queue(&original.destination).await? == Some(false)
             {
                 self.output.note(&send::missing(&original.destination));
             }

@@ -16,6 +16,7 @@ use crate::{
 pub(super) enum Happened {
     Started {
         store: String,
+        transport: String,
         endpoint: String,
         mode: String,
         error_queue: String,
@@ -40,6 +41,7 @@ impl Happened {
     pub(super) fn started(session: &Session, mode: TransactionMode, error_queue: &Address) -> Self {
         Self::Started {
             store: session.url.to_string(),
+            transport: session.transport.url.to_string(),
             endpoint: session.endpoint.to_string(),
             mode: mode.to_string(),
             error_queue: error_queue.to_string(),

@@ -52,7 +52,7 @@ impl<'a> Standing<'a> {
     pub(super) async fn ask(&mut self) -> Option<Happened> {
         let before = self.turn;
         // A store that does not answer is what the breakers of the delivery report.
-        match self.session.connected.backend.dispatching(&self.session.endpoint).await.ok()? {
+        match self.session.backend.dispatching(&self.session.endpoint).await.ok()? {
             Dispatching::Elsewhere => self.turn = Turn::StandingBy,
             // Ours in a moment.
             Dispatching::Nobody => {}

@@ -37,7 +37,7 @@ pub(super) enum Delivery {
 
 impl Dispatcher {
     pub(super) async fn of(session: &Session) -> Result<Self, Failure> {
-        let dispatching = session.connected.backend.dispatching(&session.endpoint).await?;
+        let dispatching = session.backend.dispatching(&session.endpoint).await?;
         let file = presence::path(&session.url, &session.endpoint);
         let presence = file.and_then(|file| Presence::read(&file, &session.endpoint));
         Ok(Self::new(dispatching, presence))

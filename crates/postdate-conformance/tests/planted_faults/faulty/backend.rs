@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use postdate_core::{
-    Backend, Capabilities, DelayedMessageStore, EndpointName, Memory, MessageId, Operation, StoreError,
-    StoreErrorKind, TransactionMode,
+    Backend, Capabilities, ClaimKind, DelayedMessageStore, EndpointName, Memory, MessageId, Operation,
+    StoreError, StoreErrorKind, TransactionMode,
 };
 
 use super::{
@@ -66,8 +66,10 @@ impl FaultyBackend {
 impl Backend for FaultyBackend {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.memory.capabilities();
-        if self.fault == Fault::AcceptsAnyMode {
-            capabilities.modes = &[TransactionMode::ReceiveOnly];
+        match self.fault {
+            Fault::AcceptsAnyMode => capabilities.modes = &[TransactionMode::ReceiveOnly],
+            Fault::SettlesAtOnce => capabilities.claim = ClaimKind::Transaction,
+            _ => {}
         }
         capabilities
     }
@@ -96,6 +98,11 @@ impl Backend for FaultyBackend {
         if self.fault == Fault::MakesTablesWhenOpened {
             self.make_tables(&endpoint, Operation::Open)?;
         }
+        let mode = match self.fault {
+            Fault::SettlesOnCommitOnly => TransactionMode::TransactionScope,
+            Fault::SettlesAtOnce => TransactionMode::ReceiveOnly,
+            _ => mode,
+        };
         let store = self.memory.open(&endpoint, mode).await?;
         Ok(Arc::new(FaultyStore::new(store, endpoint, self.fault, self.meddlings.clone())))
     }

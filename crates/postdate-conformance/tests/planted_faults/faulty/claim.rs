@@ -130,6 +130,7 @@ impl Claim for FaultyClaim {
                 let failures: Vec<_> = ids.iter().cloned().map(given_back).collect();
                 self.own().increment_failure_count(&failures).await.map(drop)
             }
+            Fault::GivesNothingBack => Ok(()),
             Fault::KnowsNoFence => match &mut *self.shared.lock().await {
                 Some(claim) => claim.release(ids).await,
                 None => Ok(()),
