@@ -1,4 +1,4 @@
-//! `cargo bench -p postdate-bench` prints the table.
+//! `cargo xtask bench` prints the table.
 
 use std::{
     io::{self, Write},
@@ -6,14 +6,17 @@ use std::{
 };
 
 use postdate_bench::Options;
+use test_postgres::{Server, Settings};
 
 const USAGE: &str = "\
-usage: cargo bench -p postdate-bench -- [OPTIONS] [NAME]...
+usage: cargo xtask bench [OPTIONS] [NAME]...
 
   NAME             only scenarios whose name contains this
   --quick          a tenth of the messages, one round: shows that all work, not how fast
-  --rounds N       how often each pair is measured [default: 5]
+  --rounds N       how often each is measured [default: 5]
   --folder FOLDER  where the files are made, on the disk that matters [default: .]
+  --postgres URL   the PostgreSQL server; its user makes databases and checkpoints [default: one is started in the folder]
+  --peers          beside other people's queues on PostgreSQL, too, which are built first
   --json           the figures as JSON
   --list           the names of the scenarios";
 
@@ -43,6 +46,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> anyhow::Result<Command> {
             "--quick" => options = options.quick(),
             "--rounds" => options.rounds = value()?.parse()?,
             "--folder" => options.folder = value()?.into(),
+            "--postgres" => options.postgres = Some(value()?),
+            "--peers" => options.peers = Some(value()?.into()),
             "--json" => json = true,
             // Cargo says this to every bench.
             "--bench" => {}
@@ -58,7 +63,11 @@ fn execute(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Help => writeln!(out, "{USAGE}")?,
         Command::List => postdate_bench::names().try_for_each(|name| writeln!(out, "{name}"))?,
-        Command::Run { options, json } => {
+        Command::Run { mut options, json } => {
+            let _server = match options.postgres {
+                None if options.wants_postgres() => Some(start_server(&mut options)?),
+                _ => None,
+            };
             let report = postdate_bench::run(&options, &mut |progress| {
                 let _ = writeln!(io::stderr(), "{progress}");
             })?;
@@ -70,4 +79,13 @@ fn execute(command: Command) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Durable, and otherwise as a server of this size would be set up.
+fn start_server(options: &mut Options) -> anyhow::Result<Server> {
+    let settings = Settings::durable().placed_in(&options.folder).option("shared_buffers", "1GB");
+    let settings = settings.option("max_wal_size", "4GB").option("checkpoint_timeout", "15min");
+    let server = Server::start(&settings)?;
+    options.postgres = Some(server.url());
+    Ok(server)
 }

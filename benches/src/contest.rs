@@ -1,11 +1,15 @@
-//! Rounds in which the two contestants of a scenario take turns.
+//! Rounds in which the contestants of a scenario take turns.
 
 use std::path::PathBuf;
+#[cfg(feature = "postgres")]
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
+#[cfg(feature = "postgres")]
+use crate::postgres::Arena;
 use crate::{
     Options, Report, Row,
     cpu::Measured,
@@ -16,17 +20,25 @@ use crate::{
 /// One task and what it is compared with.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// What the first of the pair does.
+    /// What postdate does.
     pub(crate) ours: &'static str,
-    /// What the other one does.
+    /// What it is compared with does.
     pub(crate) bound: &'static str,
-    pub(crate) prepare: fn(&Ground) -> Result<Pair>,
+    pub(crate) prepare: fn(&Ground) -> Result<Entrants>,
 }
 
-/// The two that are compared.
-pub(crate) struct Pair {
+/// All who do the task.
+pub(crate) struct Entrants {
     pub(crate) ours: Contestant,
     pub(crate) bound: Contestant,
+    /// Other people's queues, by name.
+    pub(crate) peers: Vec<(&'static str, Contestant)>,
+}
+
+impl Entrants {
+    pub(crate) fn pair(ours: Contestant, bound: Contestant) -> Self {
+        Self { ours, bound, peers: Vec::new() }
+    }
 }
 
 /// Does the task once; every time from the same start.
@@ -38,9 +50,16 @@ pub(crate) struct Ground {
     folder: PathBuf,
     /// All counts are divided by this.
     divisor: usize,
+    #[cfg(feature = "postgres")]
+    arena: Option<Arc<Arena>>,
 }
 
 impl Ground {
+    #[cfg(feature = "postgres")]
+    pub(crate) fn arena(&self) -> Result<&Arena> {
+        self.arena.as_deref().context("it needs a PostgreSQL server; give its URL")
+    }
+
     /// A folder with nothing in it, gone when it is dropped.
     pub(crate) fn empty_folder(&self) -> Result<TempDir> {
         tempfile::tempdir_in(&self.folder)
@@ -58,18 +77,48 @@ pub(crate) fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<R
 }
 
 fn run_part(options: &Options, divisor: usize, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let chosen: Vec<_> = scenarios::ALL.iter().filter(|scenario| options.wants(scenario.name)).collect();
-    ensure!(!chosen.is_empty(), "no scenario has such a name; choose among {}", all_names());
+    let chosen = chosen(options)?;
     let scratch = tempfile::Builder::new().prefix(".postdate-bench-").tempdir_in(&options.folder);
     let scratch = scratch.with_context(|| format!("cannot write to {}", options.folder.display()))?;
     let rounds = options.rounds.max(1);
     let mut report = Report::new(rounds, divisor, fsync_time(scratch.path())?);
+    #[cfg(feature = "postgres")]
+    let arena = Arena::of(options)?;
     for scenario in chosen {
-        let runtime = Builder::new_multi_thread().enable_all().build()?;
-        let ground = Ground { runtime, folder: scratch.path().to_owned(), divisor };
-        report.rows.push(measure(scenario, rounds, &ground, progress).context(scenario.name)?);
+        let ground = Ground {
+            runtime: Builder::new_multi_thread().enable_all().build()?,
+            folder: scratch.path().to_owned(),
+            divisor,
+            #[cfg(feature = "postgres")]
+            arena: arena.clone(),
+        };
+        let row = measure(scenario, rounds, &ground, progress).context(scenario.name);
+        #[cfg(feature = "postgres")]
+        let swept = arena.as_ref().map_or(Ok(()), |arena| ground.runtime.block_on(arena.sweep()));
+        report.rows.push(row?);
+        #[cfg(feature = "postgres")]
+        swept?;
     }
     Ok(report)
+}
+
+fn chosen(options: &Options) -> Result<Vec<&'static Scenario>> {
+    let among = |scenarios: &'static [Scenario]| {
+        let wanted = scenarios.iter().filter(|scenario| options.wants(scenario.name));
+        wanted.collect::<Vec<_>>()
+    };
+    let (mut chosen, on_postgres) = (among(scenarios::SQLITE), among(scenarios::POSTGRES));
+    ensure!(
+        chosen.len() + on_postgres.len() > 0,
+        "no scenario has such a name; choose among {}",
+        all_names()
+    );
+    #[cfg(feature = "postgres")]
+    if options.postgres.is_some() {
+        chosen.extend(&on_postgres);
+    }
+    ensure!(!chosen.is_empty(), "{} needs a PostgreSQL server; give its URL", on_postgres[0].name);
+    Ok(chosen)
 }
 
 fn measure(
@@ -79,27 +128,28 @@ fn measure(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Row> {
     progress(&format!("{}: preparing", scenario.name));
-    let mut pair = (scenario.prepare)(ground)?;
+    let Entrants { ours, bound, peers } = (scenario.prepare)(ground)?;
+    let (peers, contestants): (Vec<_>, Vec<_>) = peers.into_iter().unzip();
+    let mut contestants: Vec<_> = [ours, bound].into_iter().chain(contestants).collect();
     let mut played = Vec::with_capacity(rounds);
     for number in 0..rounds {
-        let round = play(&mut pair, number, ground)?;
-        progress(&format!("{}: round {} of {rounds}: {round}", scenario.name, number + 1));
+        let round = play(&mut contestants, number, ground)?;
+        let rates: Vec<_> = round.iter().map(|measured| format!("{:.0}", measured.rate())).collect();
+        let rates = rates.join(", ");
+        progress(&format!("{}: round {} of {rounds}: {rates} a second", scenario.name, number + 1));
         played.push(round);
     }
-    Ok(Row::of(scenario, &played))
+    Ok(Row::of(scenario, &peers, &played))
 }
 
-/// Whoever goes second finds the disk as the first one left it, so they take turns in that too.
-fn play(pair: &mut Pair, number: usize, ground: &Ground) -> Result<Round> {
-    let (ours, bound);
-    if number.is_multiple_of(2) {
-        ours = (pair.ours)(ground)?;
-        bound = (pair.bound)(ground)?;
-    } else {
-        bound = (pair.bound)(ground)?;
-        ours = (pair.ours)(ground)?;
-    }
-    Ok(Round { ours, bound })
+/// Another one begins in each round: who comes later finds the disk as the others left it.
+fn play(contestants: &mut [Contestant], number: usize, ground: &Ground) -> Result<Round> {
+    let first = number % contestants.len();
+    let (head, tail) = contestants.split_at_mut(first);
+    let turns = tail.iter_mut().chain(head).map(|contestant| contestant(ground));
+    let mut round = turns.collect::<Result<Round>>()?;
+    round.rotate_right(first);
+    Ok(round)
 }
 
 fn all_names() -> String {
@@ -115,11 +165,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut options = Options::new().quick();
         options.folder = folder.path().to_owned();
+        #[cfg(feature = "postgres")]
+        let server = crate::postgres::tests::server();
+        #[cfg(feature = "postgres")]
+        options.postgres.replace(server.url());
         let report = run_part(&options, 1_000, &mut |_| {}).unwrap();
-        assert_eq!(report.rows.len(), scenarios::ALL.len());
+        assert_eq!(report.rows.len(), crate::names().count());
+        let table = report.to_string();
+        assert!(table.lines().all(|line| line.chars().count() <= 110), "{table}");
         for row in &report.rows {
-            assert!(row.ours.rate > 0.0 && row.bound.rate > 0.0 && row.ratio > 0.0, "{row:?}");
-            assert_eq!(row.ours.late_p99_ms.is_some(), row.name.starts_with("lateness"), "{row:?}");
+            assert!(row.ours.rate > 0.0 && row.bound.rate > 0.0 && row.bound.ratio > 0.0, "{row:?}");
+            assert_eq!(row.ours.late_p99_ms.is_some(), row.name.contains("lateness/"), "{row:?}");
+            assert_eq!(row.ours.wal_bytes.is_some(), row.name.starts_with("postgres/"), "{row:?}");
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
     }

@@ -15,12 +15,28 @@ pub struct Options {
     /// Where the files are made, in a folder of their own that is removed afterwards. It should be on the disk
     /// that matters: a temporary file system in memory commits for nothing.
     pub folder: PathBuf,
+    /// The URL of a PostgreSQL server for the scenarios on it, which are left out otherwise. The user must be allowed to make
+    /// databases and checkpoints; nothing else on the server is touched.
+    #[cfg(feature = "postgres")]
+    pub postgres: Option<String>,
+    /// The program of `benches/peers`: other people's queues, which are left out otherwise.
+    #[cfg(feature = "postgres")]
+    pub peers: Option<PathBuf>,
 }
 
 impl Options {
-    /// All scenarios, five rounds, in the current folder.
+    /// All scenarios, five rounds, in the current folder, without a server.
     pub fn new() -> Self {
-        Self { quick: false, names: Vec::new(), rounds: 5, folder: PathBuf::from(".") }
+        Self {
+            quick: false,
+            names: Vec::new(),
+            rounds: 5,
+            folder: PathBuf::from("."),
+            #[cfg(feature = "postgres")]
+            postgres: None,
+            #[cfg(feature = "postgres")]
+            peers: None,
+        }
     }
 
     /// The same, quickly: for a first look and for tests.
@@ -29,6 +45,12 @@ impl Options {
         self.quick = true;
         self.rounds = 1;
         self
+    }
+
+    /// Whether scenarios were chosen that need a server.
+    #[cfg(feature = "postgres")]
+    pub fn wants_postgres(&self) -> bool {
+        crate::scenarios::POSTGRES.iter().any(|scenario| self.wants(scenario.name))
     }
 
     pub(crate) fn wants(&self, name: &str) -> bool {

@@ -27,7 +27,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// A task as both did it: medians over all rounds.
+/// A task as all did it: medians over all rounds.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Row {
@@ -37,11 +37,11 @@ pub struct Row {
     pub ours: Side,
     /// How what it is compared with did it.
     pub bound: Side,
-    /// The rate of ours by that of the bound: the median of the ratios of all rounds.
-    pub ratio: f64,
+    /// How other people's queues did it.
+    pub peers: Vec<Side>,
 }
 
-/// One of the two in a row.
+/// One of those in a row.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Side {
@@ -49,13 +49,21 @@ pub struct Side {
     pub what: &'static str,
     /// Messages per second.
     pub rate: f64,
-    /// Processor time per message in microseconds, all threads of the process; none where the system does not
+    /// The rate of ours by this one: the median of the ratios of all rounds.
+    pub ratio: f64,
+    /// Processor time per message in microseconds, of the process and of the server; none where the system does not
     /// say.
     pub cpu_micros: Option<f64>,
+    /// The server's part of it, where there is one.
+    pub server_cpu_micros: Option<f64>,
+    /// What the server wrote to its log per message.
+    pub wal_bytes: Option<f64>,
     /// How late half of the messages were at most, in milliseconds, where that was the question.
     pub late_p50_ms: Option<f64>,
     /// How late 99 of 100 were at most, in milliseconds.
     pub late_p99_ms: Option<f64>,
+    /// How many queries a second it asked while there was nothing to do, where that was the question.
+    pub idle_queries: Option<f64>,
 }
 
 impl Report {
@@ -68,80 +76,97 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "medians over {} round(s); a bare fdatasync took {:.0} µs",
+            "medians over {} round(s); ratio: postdate's rate by that one's; a bare fdatasync took {:.0} µs",
             self.rounds, self.fsync_micros
         )?;
         if self.divisor > 1 {
             writeln!(f, "quick: all counts divided by {}; do not quote these figures", self.divisor)?;
         }
-        for row in &self.rows {
-            write!(f, "\n{:<24}", row.name)?;
-            match row.ours.late_p50_ms {
-                Some(_) => writeln!(f, "p50 ms  p99 ms   µs CPU")?,
-                None => writeln!(f, "msgs/s   µs CPU   ratio {:.2}", row.ratio)?,
-            }
-            writeln!(f, "{}\n{}", row.ours, row.bound)?;
+        let (a_server, peers) = (|row: &Row| row.ours.wal_bytes.is_some(), |row: &Row| !row.peers.is_empty());
+        if self.rows.iter().any(a_server) && !self.rows.iter().any(peers) {
+            writeln!(f, "without other people's queues; `cargo xtask bench --peers` has them take part")?;
         }
-        Ok(())
+        self.rows.iter().try_for_each(|row| write!(f, "\n{row}"))
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.name)?;
+        match self.ours.late_p50_ms {
+            Some(_) => write!(f, "   p50 ms   p99 ms")?,
+            None => write!(f, "   msgs/s    ratio")?,
+        }
+        write!(f, "   µs CPU")?;
+        if self.ours.wal_bytes.is_some() {
+            write!(f, "   server    WAL B")?;
+        }
+        if self.ours.idle_queries.is_some() {
+            write!(f, "   idle/s")?;
+        }
+        writeln!(f)?;
+        let sides = [&self.ours, &self.bound].into_iter().chain(&self.peers);
+        sides.map(|side| writeln!(f, "{side}")).collect()
     }
 }
 
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.late_p50_ms.zip(self.late_p99_ms) {
-            Some((p50, p99)) => write!(f, "  {p50:>26.1} {p99:>7.1}")?,
-            None => write!(f, "  {:>28.0}", self.rate)?,
+            Some((p50, p99)) => write!(f, "{p50:>9.1}{p99:>9.1}")?,
+            None => write!(f, "{:>9.0}{:>9.2}", self.rate, self.ratio)?,
         }
         match self.cpu_micros {
-            Some(cpu) => write!(f, " {cpu:>8.1}")?,
-            None => write!(f, " {:>8}", "?")?,
+            Some(cpu) => write!(f, "{cpu:>9.1}")?,
+            None => write!(f, "{:>9}", "?")?,
         }
-        write!(f, "   {}", self.what)
+        if let Some(wal) = self.wal_bytes {
+            match self.server_cpu_micros {
+                Some(cpu) => write!(f, "{cpu:>9.1}")?,
+                None => write!(f, "{:>9}", "?")?,
+            }
+            write!(f, "{wal:>9.0}")?;
+        }
+        if let Some(queries) = self.idle_queries {
+            write!(f, "{queries:>9.1}")?;
+        }
+        write!(f, "  {}", self.what)
     }
 }
 
-/// What both did in one round.
-pub(crate) struct Round {
-    pub(crate) ours: Measured,
-    pub(crate) bound: Measured,
-}
-
-impl Round {
-    fn ratio(&self) -> f64 {
-        self.ours.rate() / self.bound.rate()
-    }
-}
-
-impl fmt::Display for Round {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.0}/s beside {:.0}/s", self.ours.rate(), self.bound.rate())
-    }
-}
+/// What all did in one round, postdate first and the bound next.
+pub(crate) type Round = Vec<Measured>;
 
 impl Row {
-    pub(crate) fn of(scenario: &Scenario, rounds: &[Round]) -> Self {
-        let sides = |side: fn(&Round) -> &Measured| rounds.iter().map(side).collect::<Vec<_>>();
+    pub(crate) fn of(scenario: &Scenario, peers: &[&'static str], rounds: &[Round]) -> Self {
+        let side = |what, index| Side::of(what, index, rounds);
         Self {
             name: scenario.name,
-            ours: Side::of(scenario.ours, &sides(|round| &round.ours)),
-            bound: Side::of(scenario.bound, &sides(|round| &round.bound)),
-            ratio: median(rounds.iter().map(Round::ratio)).unwrap_or(f64::NAN),
+            ours: side(scenario.ours, 0),
+            bound: side(scenario.bound, 1),
+            peers: peers.iter().enumerate().map(|(number, peer)| side(peer, 2 + number)).collect(),
         }
     }
 }
 
 impl Side {
-    fn of(what: &'static str, rounds: &[&Measured]) -> Self {
+    fn of(what: &'static str, index: usize, rounds: &[Round]) -> Self {
+        let mine = || rounds.iter().map(|round| &round[index]);
         let late = |part: f64| {
-            let all = rounds.iter().flat_map(|round| &round.lateness);
+            let all = mine().flat_map(|measured| &measured.lateness);
             quantile(all.map(|late| late.as_secs_f64() * 1e3), part)
         };
         Self {
             what,
-            rate: median(rounds.iter().map(|round| round.rate())).unwrap_or(f64::NAN),
-            cpu_micros: median(rounds.iter().filter_map(|round| round.cpu_micros())),
+            rate: median(mine().map(Measured::rate)).unwrap_or(f64::NAN),
+            ratio: median(rounds.iter().map(|round| round[0].rate() / round[index].rate()))
+                .unwrap_or(f64::NAN),
+            cpu_micros: median(mine().filter_map(Measured::cpu_micros)),
+            server_cpu_micros: median(mine().filter_map(Measured::server_cpu_micros)),
+            wal_bytes: median(mine().filter_map(Measured::wal_bytes)),
             late_p50_ms: late(0.5),
             late_p99_ms: late(0.99),
+            idle_queries: median(mine().filter_map(|measured| measured.idle_queries)),
         }
     }
 }
@@ -189,20 +214,16 @@ mod tests {
 
     #[test]
     fn the_ratio_is_taken_within_a_round() {
-        let measured = |messages| Measured {
-            messages,
-            elapsed: Duration::from_secs(1),
-            cpu: Some(Duration::from_millis(2)),
-            lateness: Vec::new(),
-        };
-        // The disk was ten times slower in the second round, for both.
-        let rounds = [(900, 1_000), (90, 100), (1_000, 1_000)]
-            .map(|(ours, bound)| Round { ours: measured(ours), bound: measured(bound) });
+        let measured =
+            |messages| Measured::new(messages, Duration::from_secs(1), Some(Duration::from_millis(2)));
+        // The disk was ten times slower in the second round, for all.
+        let rounds =
+            [[900, 1_000, 450], [90, 100, 45], [1_000, 1_000, 500]].map(|round| round.map(measured).to_vec());
         let scenario =
             Scenario { name: "store", ours: "ours", bound: "bound", prepare: |_| anyhow::bail!("unused") };
-        let row = Row::of(&scenario, &rounds);
-        assert_eq!(row.ratio, 0.9);
-        assert_eq!((row.ours.rate, row.bound.rate), (900.0, 1_000.0));
+        let row = Row::of(&scenario, &["peer"], &rounds);
+        assert_eq!((row.ours.ratio, row.bound.ratio, row.peers[0].ratio), (1.0, 0.9, 2.0));
+        assert_eq!((row.ours.rate, row.bound.rate, row.peers[0].rate), (900.0, 1_000.0, 450.0));
         assert_eq!(row.ours.late_p50_ms, None);
     }
 }

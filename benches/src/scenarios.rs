@@ -6,10 +6,13 @@ mod ours;
 mod sinks;
 mod store;
 
+#[cfg(feature = "postgres")]
+pub(crate) use ours::Ours;
+
 use crate::contest::Scenario;
 
-/// All of them, in the order of the report.
-pub(crate) const ALL: &[Scenario] = &[
+/// Those on SQLite, in the order of the report.
+pub(crate) const SQLITE: &[Scenario] = &[
     store::ONE_PRODUCER,
     store::EIGHT_PRODUCERS,
     store::BATCHES_OF_100,
@@ -20,3 +23,9 @@ pub(crate) const ALL: &[Scenario] = &[
     drain::BACKLOG,
     drain::BACKLOG_COST,
 ];
+
+/// Those on PostgreSQL.
+#[cfg(feature = "postgres")]
+pub(crate) use crate::postgres::ALL as POSTGRES;
+#[cfg(not(feature = "postgres"))]
+pub(crate) const POSTGRES: &[Scenario] = &[];

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -73,11 +73,25 @@ pub(crate) fn fix(root: &Path) -> Result<()> {
 }
 
 pub(crate) fn bench(root: &Path, args: &[String]) -> Result<()> {
-    let args = args.strip_prefix(&["--".to_owned()]).unwrap_or(args);
+    let mut args = args.strip_prefix(&["--".to_owned()]).unwrap_or(args).to_vec();
+    if let Some(asked) = args.iter().position(|arg| arg == "--peers") {
+        args.insert(asked + 1, build_peers(root)?);
+    }
     let mut bench = cargo(root);
-    bench.args(["bench", "--package", "postdate-bench", "--"]).args(args);
+    bench.args(["bench", "--package", "postdate-bench", "--features", "postgres", "--"]).args(args);
     expect_success(&mut bench, "`cargo xtask bench --help` shows what it takes")?;
     Ok(())
+}
+
+/// The program that the benches start to do their tasks with other people's queues.
+fn build_peers(root: &Path) -> Result<String> {
+    let workspace = root.join("benches/peers");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
+    let mut build = cargo(&workspace);
+    build.args(["build", "--release", "--locked", "--target-dir"]).arg(&target);
+    expect_success(&mut build, "leave --peers out to do without them")?;
+    let name = format!("postdate-bench-peers{}", std::env::consts::EXE_SUFFIX);
+    Ok(target.join("release").join(name).to_string_lossy().into_owned())
 }
 
 /// The cargo that runs this, in the workspace's root.

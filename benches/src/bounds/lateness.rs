@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, ensure};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use postdate_core::DelayedMessage;
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -49,7 +49,7 @@ fn store(producer: &mut Connection, message: &DelayedMessage, stored: &Sender<()
     Ok(stored.send(())?)
 }
 
-fn consume(mut connection: Connection, wake: &Receiver<()>, count: usize) -> Result<Vec<Duration>> {
+fn consume(mut connection: Connection, wake: &Receiver<()>, count: usize) -> Result<Vec<SignedDuration>> {
     let mut lateness = Vec::with_capacity(count);
     while lateness.len() < count {
         let now = Timestamp::now().as_microsecond();
@@ -67,7 +67,7 @@ fn consume(mut connection: Connection, wake: &Receiver<()>, count: usize) -> Res
             continue;
         }
         let delivered = Timestamp::now().as_microsecond();
-        lateness.extend(rows.iter().map(|row| micros(delivered - row.due)));
+        lateness.extend(rows.iter().map(|row| SignedDuration::from_micros(delivered - row.due)));
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         delete(&transaction, &rows)?;
         transaction.commit()?;

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::ours::Ours;
 use crate::{
     bounds::{self, File, drain::To},
-    contest::{Contestant, Ground, Pair, Scenario},
+    contest::{Contestant, Entrants, Ground, Scenario},
     workload::{Dues, Workload},
 };
 
@@ -18,7 +18,7 @@ pub(crate) const NO_OP: Scenario = Scenario {
     bound: "by hand: select 500, delete them, commit",
     prepare: |ground| {
         let load = Load { to: To::Nowhere, far: 0, due: ground.scaled(100_000) };
-        Ok(Pair { ours: ours(ground, load)?, bound: by_hand(ground, load)? })
+        Ok(Entrants::pair(ours(ground, load)?, by_hand(ground, load)?))
     },
 };
 
@@ -28,7 +28,7 @@ pub(crate) const LOCAL_QUEUE: Scenario = Scenario {
     bound: "by hand: select 500, insert them into a queue, delete them, commit",
     prepare: |ground| {
         let load = Load { to: To::LocalQueue, far: 0, due: ground.scaled(100_000) };
-        Ok(Pair { ours: ours(ground, load)?, bound: by_hand(ground, load)? })
+        Ok(Entrants::pair(ours(ground, load)?, by_hand(ground, load)?))
     },
 };
 
@@ -38,7 +38,7 @@ pub(crate) const BACKLOG: Scenario = Scenario {
     bound: "by hand: the same",
     prepare: |ground| {
         let load = Load::beside_backlog(ground);
-        Ok(Pair { ours: ours(ground, load)?, bound: by_hand(ground, load)? })
+        Ok(Entrants::pair(ours(ground, load)?, by_hand(ground, load)?))
     },
 };
 
@@ -48,7 +48,7 @@ pub(crate) const BACKLOG_COST: Scenario = Scenario {
     bound: "postdate: 50,000 due and nothing else",
     prepare: |ground| {
         let load = Load::beside_backlog(ground);
-        Ok(Pair { ours: ours(ground, load)?, bound: ours(ground, Load { far: 0, ..load })? })
+        Ok(Entrants::pair(ours(ground, load)?, ours(ground, Load { far: 0, ..load })?))
     },
 };
 
@@ -70,7 +70,7 @@ impl Load {
 fn ours(ground: &Ground, load: Load) -> Result<Contestant> {
     let folder = ground.empty_folder()?;
     let mut workload = Workload::new();
-    let ours = Ours::create(ground, folder.path())?;
+    let ours = Ours::on_sqlite(ground, folder.path())?;
     fill(load.far, Dues::FarAhead, &mut workload, |messages| ours.fill(ground, messages))?;
     Ok(Box::new(move |ground| {
         let _still_there = &folder;

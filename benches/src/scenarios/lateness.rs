@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::ours::Ours;
 use crate::{
     bounds::{self, File},
-    contest::{Pair, Scenario},
+    contest::{Entrants, Scenario},
     workload::Workload,
 };
 
@@ -21,18 +21,24 @@ pub(crate) const LOW_LOAD: Scenario = Scenario {
     bound: "by hand: a thread that sleeps until the earliest due time",
     prepare: |ground| {
         let count = ground.scaled(400);
-        Ok(Pair {
-            ours: Box::new(move |ground| {
+        Ok(Entrants::pair(
+            Box::new(move |ground| {
                 let (folder, workload) = (ground.empty_folder()?, Workload::new());
                 let next = |number| workload.message(number, Timestamp::now() + AHEAD);
-                Ours::create(ground, folder.path())?.lateness(ground, count, PAUSE, next)
+                Ours::on_sqlite(ground, folder.path())?.lateness(
+                    ground,
+                    count,
+                    PAUSE,
+                    next,
+                    async |measured| Ok(measured),
+                )
             }),
-            bound: Box::new(move |ground| {
+            Box::new(move |ground| {
                 let (folder, workload) = (ground.empty_folder()?, Workload::new());
                 let next = |number| workload.message(number, Timestamp::now() + AHEAD);
                 let file = File::create(&folder.path().join("bound.db"))?;
                 bounds::lateness::lateness(&file, count, PAUSE, next)
             }),
-        })
+        ))
     },
 };

@@ -1,8 +1,9 @@
-//! postdate on SQLite, as a program uses it.
+//! postdate, as a program uses it.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::Result;
+use futures::future::join_all;
 use postdate_core::{
     Backend, DelayedDelivery, DelayedMessage, Dispatcher, EndpointName, Queues, TransactionMode,
 };
@@ -19,23 +20,32 @@ use crate::{
 
 const ENDPOINT: &str = "bench";
 
-/// A file that stays open: closing it writes its log back, which would be measured with what comes next.
-pub(crate) struct Ours(Sqlite);
+/// A store that stays open: closing a file writes its log back, which would be measured with what comes next.
+pub(crate) struct Ours {
+    /// As many as dispatch from it, each as if it were alone.
+    handles: Vec<Arc<dyn Backend>>,
+    queues: Arc<dyn Queues>,
+}
 
 impl Ours {
-    pub(crate) fn create(ground: &Ground, folder: &Path) -> Result<Self> {
+    pub(crate) fn on_sqlite(ground: &Ground, folder: &Path) -> Result<Self> {
         ground.runtime.block_on(async {
             let sqlite = Sqlite::open(folder.join("ours.db")).await?;
-            sqlite.set_up(&EndpointName::new(ENDPOINT)?).await?;
-            sqlite.queues().create(&queue()).await?;
-            Ok(Self(sqlite))
+            let queues = Arc::new(sqlite.queues());
+            Self::set_up(vec![Arc::new(sqlite)], queues).await
         })
+    }
+
+    pub(crate) async fn set_up(handles: Vec<Arc<dyn Backend>>, queues: Arc<dyn Queues>) -> Result<Self> {
+        handles[0].set_up(&EndpointName::new(ENDPOINT)?).await?;
+        queues.create(&queue()).await?;
+        Ok(Self { handles, queues })
     }
 
     /// Stores without a clock: to fill a file before it is measured.
     pub(crate) fn fill(&self, ground: &Ground, messages: &[DelayedMessage]) -> Result<()> {
         ground.runtime.block_on(async {
-            let store = self.0.open(&EndpointName::new(ENDPOINT)?, TransactionMode::None).await?;
+            let store = self.handles[0].open(&EndpointName::new(ENDPOINT)?, TransactionMode::None).await?;
             store.store(messages).await?;
             Ok(())
         })
@@ -53,7 +63,7 @@ impl Ours {
         let calls = deal(messages, producers, batch);
         ground.runtime.block_on(async {
             let nobody = Arc::new(Progress::until(usize::MAX));
-            let delivery = Arc::new(self.deliver(Arc::new(Nowhere), nobody).await?);
+            let delivery = Arc::new(self.deliver(&self.handles[0], Arc::new(Nowhere), nobody).await?);
             let stopwatch = Arc::new(Stopwatch::start());
             let mut producers = JoinSet::new();
             for calls in calls {
@@ -74,30 +84,38 @@ impl Ours {
         ground.runtime.block_on(async {
             let progress = Arc::new(Progress::until(due));
             let stopwatch = Stopwatch::start();
-            let delivery = match to {
-                To::Nowhere => self.deliver(Arc::new(Nowhere), Arc::clone(&progress)).await?,
-                To::LocalQueue => self.move_locally(Arc::clone(&progress)).await?,
-            };
+            let mut deliveries = Vec::new();
+            for handle in &self.handles {
+                let progress = Arc::clone(&progress);
+                deliveries.push(match to {
+                    To::Nowhere => self.deliver(handle, Arc::new(Nowhere), progress).await?,
+                    To::LocalQueue => self.move_locally(handle, progress).await?,
+                });
+            }
             progress.done().await;
             let delivered = progress.delivered();
-            delivery.stop().await;
+            join_all(deliveries.iter().map(DelayedDelivery::stop)).await;
             Ok(stopwatch.stop(delivered))
         })
     }
 
     /// Stores one message after the other, `pause` apart, as `next` makes them, and measures how late each is
-    /// delivered.
+    /// delivered. Then `watch` may look at those who have nothing more to do.
     pub(crate) fn lateness(
         &self,
         ground: &Ground,
         count: usize,
         pause: Duration,
         mut next: impl FnMut(usize) -> DelayedMessage,
+        watch: impl AsyncFnOnce(Measured) -> Result<Measured>,
     ) -> Result<Measured> {
         ground.runtime.block_on(async {
             let (arrivals, progress) = (Arc::new(Arrivals::default()), Arc::new(Progress::until(count)));
-            let arriving: Arc<dyn Dispatcher> = Arc::<Arrivals>::clone(&arrivals);
-            let delivery = self.deliver(arriving, Arc::clone(&progress)).await?;
+            let mut deliveries = Vec::new();
+            for handle in &self.handles {
+                let arriving: Arc<dyn Dispatcher> = Arc::<Arrivals>::clone(&arrivals);
+                deliveries.push(self.deliver(handle, arriving, Arc::clone(&progress)).await?);
+            }
             let mut sent = Vec::with_capacity(count);
             let stopwatch = Stopwatch::start();
             for number in 0..count {
@@ -105,24 +123,34 @@ impl Ours {
                 tokio::time::sleep(begins.saturating_sub(stopwatch.elapsed())).await;
                 let message = next(number);
                 sent.push((message.message.id.clone(), due(&message)));
-                delivery.send_batch(&[message]).await?;
+                deliveries[0].send_batch(&[message]).await?;
             }
             progress.done().await;
-            let measured = stopwatch.stop(count);
-            delivery.stop().await;
+            let measured = watch(stopwatch.stop(count)).await?;
+            join_all(deliveries.iter().map(DelayedDelivery::stop)).await;
             Ok(Measured { lateness: arrivals.lateness(&sent)?, ..measured })
         })
     }
 
-    async fn deliver(&self, to: Arc<dyn Dispatcher>, progress: Arc<Progress>) -> Result<DelayedDelivery> {
-        let queues = self.0.queues().dispatcher();
-        let builder = DelayedDelivery::builder(ENDPOINT).store(self.0.clone()).dispatcher(to);
-        Ok(builder.error_dispatcher(queues).observer(progress).start().await?)
+    async fn deliver(
+        &self,
+        handle: &Arc<dyn Backend>,
+        to: Arc<dyn Dispatcher>,
+        progress: Arc<Progress>,
+    ) -> Result<DelayedDelivery> {
+        let builder = DelayedDelivery::builder(ENDPOINT).store(Arc::clone(handle)).without_set_up();
+        let builder = builder.dispatcher(to).error_dispatcher(self.queues.dispatcher());
+        Ok(builder.observer(progress).start().await?)
     }
 
-    async fn move_locally(&self, progress: Arc<Progress>) -> Result<DelayedDelivery> {
-        let queues = self.0.queues().dispatcher();
-        let builder = DelayedDelivery::builder(ENDPOINT).store(self.0.clone()).dispatcher(queues);
+    async fn move_locally(
+        &self,
+        handle: &Arc<dyn Backend>,
+        progress: Arc<Progress>,
+    ) -> Result<DelayedDelivery> {
+        let queues = self.queues.dispatcher();
+        let builder = DelayedDelivery::builder(ENDPOINT).store(Arc::clone(handle)).without_set_up();
+        let builder = builder.dispatcher(queues);
         let exactly_once = builder.transaction_mode(TransactionMode::TransactionScope);
         Ok(exactly_once.observer(progress).start().await?)
     }

@@ -1,16 +1,13 @@
 //! Where messages go in a bench, and who waits for them.
 
-use std::{
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    time::Duration,
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use postdate_core::{
     DispatchError, Dispatcher, Enlistment, Event, MessageId, Observer, OutgoingMessage, StoreError,
 };
@@ -44,12 +41,14 @@ impl Arrivals {
     ///
     /// # Errors
     /// When one did not arrive, or before its time.
-    pub(crate) fn lateness(&self, sent: &[(MessageId, Timestamp)]) -> Result<Vec<Duration>> {
+    pub(crate) fn lateness(&self, sent: &[(MessageId, Timestamp)]) -> Result<Vec<SignedDuration>> {
         let arrivals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let late = |(id, due): &(MessageId, Timestamp)| {
             let arrival = arrivals.iter().find(|(arrived, _)| arrived == id);
             let (_, arrival) = arrival.with_context(|| format!("{id} did not arrive"))?;
-            Duration::try_from(arrival.duration_since(*due)).with_context(|| format!("{id} arrived early"))
+            let late = arrival.duration_since(*due);
+            ensure!(!late.is_negative(), "{id} arrived early");
+            Ok(late)
         };
         sent.iter().map(late).collect()
     }

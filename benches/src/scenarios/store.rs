@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::ours::Ours;
 use crate::{
     bounds::{self, File},
-    contest::{Ground, Pair, Scenario},
+    contest::{Entrants, Ground, Scenario},
     workload::{Dues, Workload},
 };
 
@@ -40,18 +40,18 @@ pub(crate) const BATCHES_OF_1000: Scenario = Scenario {
     prepare: |ground| Ok(pair(ground, 100_000, 1, 1_000)),
 };
 
-fn pair(ground: &Ground, count: usize, producers: usize, batch: usize) -> Pair {
+fn pair(ground: &Ground, count: usize, producers: usize, batch: usize) -> Entrants {
     let messages = Workload::new().messages(ground.scaled(count), Dues::FarAhead);
     let same = messages.clone();
-    Pair {
-        ours: Box::new(move |ground| {
+    Entrants::pair(
+        Box::new(move |ground| {
             let folder = ground.empty_folder()?;
-            Ours::create(ground, folder.path())?.store(ground, &messages, producers, batch, LONGEST)
+            Ours::on_sqlite(ground, folder.path())?.store(ground, &messages, producers, batch, LONGEST)
         }),
-        bound: Box::new(move |ground| {
+        Box::new(move |ground| {
             let folder = ground.empty_folder()?;
             let file = File::create(&folder.path().join("bound.db"))?;
             bounds::store::store(&file, &same, producers, batch, LONGEST)
         }),
-    }
+    )
 }
