@@ -89,4 +89,8 @@ impl DelayedMessageStore for PostgresStore {
     async fn changed(&self) {
         self.shared.place.changed(&self.wake).await;
     }
+
+    async fn flush(&self) {
+        self.shared.place.notifier.flush().await;
+    }
 }
