@@ -4,6 +4,8 @@
 mod claims;
 mod enqueue;
 mod place;
+mod queues;
 mod schema;
 mod storing;
+mod transactions;
 mod wake;
