@@ -249,6 +249,7 @@ statements! {
     /// Takes what is free, or of that what has one of some ids, in order, up to a number and a size.
     ///
     /// The array is for the planner, which has no idea how many there will be: joined, it would read the whole table.
+    /// No disk is waited for: a crash of the server may only free messages early, and the token fences who had them.
     receive = "
         WITH free AS MATERIALIZED (
             SELECT seq, octet_length(headers)::int8 + octet_length(body) AS size FROM {queue_message}
@@ -260,6 +261,7 @@ statements! {
             SELECT seq FROM (
                 SELECT seq, sum(size) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) - size AS before FROM free) f
             WHERE before < $5))
+            AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
         RETURNING seq, enqueued, deliveries - 1, id, headers, body, statement_timestamp()";
     /// For a receiver that got nothing: whether anything is free nevertheless, when the first lease ends, and the time.
     look = "

@@ -1,15 +1,8 @@
-//! Storing: callers who come at the same time share a statement and a commit.
-//!
-//! One row for each commit costs thirteen times the processor time of a thousand rows for each. So while one group is
-//! on its way the next one gathers. A task of its own does it: a caller who goes away does not cut others off.
+//! Storing.
 
 mod batch;
-mod gather;
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::sync::Arc;
 
 use postdate_core::{DelayedMessage, StoreErrorKind};
 use sqlx::Connection;
@@ -18,27 +11,15 @@ use tokio::sync::oneshot;
 use crate::{
     connections::Lent,
     error::{Fault, Result},
+    group::{self, Waiting},
     place::{Place, within},
 };
 pub(crate) use batch::{Batch, Stored, check, check_due, within_transaction};
 use batch::{all_or_none, insert};
-use gather::Last;
 
-/// What waits to be stored.
-#[derive(Debug, Default)]
-pub(crate) struct Storer {
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    waiting: Vec<Job>,
-    is_running: bool,
-}
-
-/// A call of somebody who waits for the answer.
+/// A call of somebody who stores.
 #[derive(Debug)]
-struct Job {
+pub(crate) struct Job {
     endpoint: i32,
     messages: Vec<DelayedMessage>,
     bytes: usize,
@@ -47,60 +28,28 @@ struct Job {
 
 type Answer = Result<Stored>;
 
-impl Storer {
-    /// Stores messages, all or none, of which there is at least one.
-    pub(crate) async fn store(place: &Arc<Place>, endpoint: i32, messages: &[DelayedMessage]) -> Answer {
-        check(messages)?;
-        let bytes = messages.iter().map(|message| message.message.size()).sum();
-        let (answer, answered) = oneshot::channel();
-        if place.storer.submit(Job { endpoint, messages: messages.to_vec(), bytes, answer }) {
-            tokio::spawn(run(Running { place: Arc::clone(place), is_done: false }));
-        }
-        answered.await.unwrap_or_else(|_| {
-            let detail =
-                "the runtime was shut down meanwhile; store the same again to find out whether it happened";
-            Err(Fault::new(StoreErrorKind::Unavailable, detail))
-        })
-    }
-
-    /// Whether somebody has to begin to work on it.
-    fn submit(&self, job: Job) -> bool {
-        let mut state = self.state();
-        state.waiting.push(job);
-        !std::mem::replace(&mut state.is_running, true)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Stores messages, all or none, of which there is at least one.
+pub(crate) async fn store(place: &Arc<Place>, endpoint: i32, messages: &[DelayedMessage]) -> Answer {
+    check(messages)?;
+    let bytes = messages.iter().map(|message| message.message.size()).sum();
+    group::answer(place, |answer| Job { endpoint, messages: messages.to_vec(), bytes, answer }).await
 }
 
-/// The task that stores, for as long as anything waits.
-struct Running {
-    place: Arc<Place>,
-    is_done: bool,
-}
-
-/// If it is cut off those who wait are told, and the next caller begins anew.
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.is_done {
-            *self.place.storer.state() = State::default();
-        }
+impl group::Job for Job {
+    fn messages(&self) -> usize {
+        self.messages.len()
     }
-}
 
-async fn run(mut running: Running) {
-    let place = Arc::clone(&running.place);
-    let (mut connection, mut last) = (None, Last::default());
-    while let Some(group) = gather::next(&place.storer, &last).await {
-        let (began, callers) = (Instant::now(), group.len());
-        connection = store_group(&place, connection, group).await;
-        last = Last { callers, took: began.elapsed() };
+    fn bytes(&self) -> usize {
+        self.bytes
     }
-    running.is_done = true;
-    if let Some(connection) = connection {
-        Lent::give_back(connection);
+
+    fn waiting(place: &Place) -> &Waiting<Self> {
+        &place.stores
+    }
+
+    async fn work(place: &Arc<Place>, connection: Option<Lent>, group: Vec<Self>) -> Option<Lent> {
+        store_group(place, connection, group).await
     }
 }
 
