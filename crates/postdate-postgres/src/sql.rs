@@ -14,6 +14,14 @@ pub(crate) fn query(statement: &Arc<str>) -> Query<'static, Postgres, PgArgument
     sqlx::query(AssertSqlSafe(Arc::clone(statement)))
 }
 
+/// Messages, bound as columns, as rows of their table.
+const ROWS: &str = "
+            SELECT i.endpoint, d.due, d.due, i.asked, i.id, i.destination, i.headers, i.body
+            FROM unnest($1::int4[], $2::timestamptz[], $3::interval[], $4::text[], $5::text[], $6::bytea[],
+                    $7::bytea[]) WITH ORDINALITY AS i (endpoint, asked, delay, id, destination, headers, body, n),
+                LATERAL (SELECT coalesce(i.asked, statement_timestamp() + i.delay) AS due) d
+            {in order}";
+
 /// That the destination is none of some.
 ///
 /// Of `destination <> ALL(..)` the planner expects that it leaves nothing where most messages go to one destination, and
@@ -47,6 +55,7 @@ fn for_engine(template: &str, engine: Engine) -> String {
         ("NULL::tid", "endpoint = $2 AND id = ANY($1)")
     };
     let mut statement = template
+        .replace("{rows}", ROWS)
         .replace("{in order}", in_order)
         .replace("{place}", place)
         .replace("{of places}", of_places)
@@ -71,16 +80,18 @@ statements! {
     /// A new endpoint.
     add_endpoint = "INSERT INTO {endpoint} (name) VALUES ($1) ON CONFLICT (name) DO NOTHING";
 
-    /// Stores what is not there yet. Answers with the time that relative delays were counted from and, unless all of so
-    /// many were new, with those that were.
+    /// Stores messages, none of which is there yet. Answers with the time that relative delays were counted from.
+    store_new = "
+        WITH stored AS (
+            INSERT INTO {message} (endpoint, attempt_at, due, asked, id, destination, headers, body)
+            {rows})
+        SELECT statement_timestamp()";
+    /// Stores those of some messages that are not there yet. Answers with the time that relative delays were counted
+    /// from and, unless all of so many were new, with those that were.
     store = "
         WITH stored AS (
             INSERT INTO {message} (endpoint, attempt_at, due, asked, id, destination, headers, body)
-            SELECT i.endpoint, d.due, d.due, i.asked, i.id, i.destination, i.headers, i.body
-            FROM unnest($1::int4[], $2::timestamptz[], $3::interval[], $4::text[], $5::text[], $6::bytea[],
-                    $7::bytea[]) WITH ORDINALITY AS i (endpoint, asked, delay, id, destination, headers, body, n),
-                LATERAL (SELECT coalesce(i.asked, statement_timestamp() + i.delay) AS due) d
-            {in order}
+            {rows}
             ON CONFLICT (endpoint, id) DO NOTHING
             RETURNING endpoint, id)
         SELECT statement_timestamp(),

@@ -5,7 +5,6 @@ mod batch;
 use std::sync::Arc;
 
 use postdate_core::{DelayedMessage, StoreErrorKind};
-use sqlx::Connection;
 use tokio::sync::oneshot;
 
 use crate::{
@@ -15,7 +14,7 @@ use crate::{
     place::{Place, within},
 };
 pub(crate) use batch::{Batch, Stored, check, check_due, within_transaction};
-use batch::{all_or_none, insert};
+use batch::{Inserted, all_or_none, insert, insert_new};
 
 /// A call of somebody who stores.
 #[derive(Debug)]
@@ -90,24 +89,28 @@ async fn store_group(place: &Arc<Place>, connection: Option<Lent>, group: Vec<Jo
 async fn together(place: &Place, connection: &mut Lent, group: &[Job]) -> Result<Vec<Option<Stored>>> {
     let batch =
         Batch::of(group.iter().flat_map(|job| job.messages.iter().map(|message| (job.endpoint, message))));
+    let Some(now) = insert_new(connection, &place.sql, &batch).await? else {
+        return carefully(place, connection, group, &batch).await;
+    };
+    let mut dues = batch.dues(now).into_iter();
+    let mut answer = |job: &Job| Stored { now, dues: dues.by_ref().take(job.messages.len()).collect() };
+    Ok(group.iter().map(|job| Some(answer(job))).collect())
+}
+
+/// The same where something is there already.
+async fn carefully(
+    place: &Place,
+    connection: &mut Lent,
+    group: &[Job],
+    batch: &Batch<'_>,
+) -> Result<Vec<Option<Stored>>> {
     if group.iter().all(|job| job.messages.len() == 1) {
         // Each stands for itself, so nothing has ever to be undone.
-        let inserted = insert(connection, &place.sql, &batch).await?;
-        let (now, dues) = (inserted.now, inserted.dues(&batch).into_iter().enumerate());
-        let answer = |(n, due)| (!inserted.missing.contains(&n)).then(|| Stored { now, dues: vec![due] });
-        return Ok(dues.map(answer).collect());
+        let Inserted { now, missing } = insert(connection, &place.sql, batch).await?;
+        let answer = |(n, due)| (!missing.contains(&n)).then(|| Stored { now, dues: vec![due] });
+        return Ok(batch.dues(now).into_iter().enumerate().map(answer).collect());
     }
-    let mut transaction = Connection::begin(&mut **connection).await?;
-    let inserted = insert(&mut transaction, &place.sql, &batch).await?;
-    if !inserted.missing.is_empty() {
-        transaction.rollback().await?;
-        return Ok(group.iter().map(|_| None).collect());
-    }
-    transaction.commit().await?;
-    let mut dues = inserted.dues(&batch).into_iter();
-    let mut answer =
-        |job: &Job| Stored { now: inserted.now, dues: dues.by_ref().take(job.messages.len()).collect() };
-    Ok(group.iter().map(|job| Some(answer(job))).collect())
+    Ok(group.iter().map(|_| None).collect())
 }
 
 async fn one_by_one(place: &Arc<Place>, mut connection: Option<Lent>, jobs: Vec<Job>) -> Option<Lent> {
