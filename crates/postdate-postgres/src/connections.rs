@@ -27,10 +27,15 @@ const WAIT_LIMIT: Duration = Duration::from_secs(30);
 const IDLE_LIMIT: Duration = Duration::from_secs(600);
 
 /// What every session begins with. The time-outs free what a program holds that is frozen or cut off.
+///
+/// Tables like these grow from nothing faster than the server's statistics of them, and a prepared statement keeps the
+/// plan that was good for none or few rows: to read and sort them all. So an index is used wherever there is one.
 const SESSION: &str = "
     SET default_transaction_isolation TO 'read committed';
     SET statement_timeout TO 30000;
-    SET idle_in_transaction_session_timeout TO 60000";
+    SET idle_in_transaction_session_timeout TO 60000;
+    SELECT set_config(name, 'off', false) FROM pg_catalog.pg_settings
+        WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'jit')";
 
 /// After so long without a word the server ends a transaction, as [`SESSION`] says.
 pub(crate) const IDLE_TRANSACTION_LIMIT: Duration = Duration::from_secs(60);

@@ -110,6 +110,7 @@ async fn search(
         .bind(mine)
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .bind(BATCH_BYTES)
+        .bind(from == FRONT)
         .fetch_all(transaction.connection())
         .await?;
     let took = began.elapsed();

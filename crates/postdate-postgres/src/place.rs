@@ -15,12 +15,14 @@ use crate::{
     Options,
     connections::Connections,
     error::{Fault, Result},
+    group::Waiting,
     listener::Listener,
     names::Names,
     notifier::Notifier,
+    sender,
     server::Engine,
     sql::Statements,
-    storer::Storer,
+    storer,
     time::PgInstant,
 };
 
@@ -43,7 +45,8 @@ pub(crate) struct Place {
     pub(crate) wakes: Arc<Wakes>,
     pub(crate) listener: Listener,
     pub(crate) notifier: Notifier,
-    pub(crate) storer: Storer,
+    pub(crate) stores: Waiting<storer::Job>,
+    pub(crate) sends: Waiting<sender::Job>,
     shown: String,
 }
 
@@ -65,7 +68,8 @@ impl Place {
                 listener: Listener::new(&options, engine, &names, Arc::clone(&wakes), speaker),
                 notifier: Notifier::new(Arc::clone(&connections), engine, &names, notify, speaker),
                 sql,
-                storer: Storer::default(),
+                stores: Waiting::default(),
+                sends: Waiting::default(),
                 claims: Connections::new(options.connect, MOST_CLAIMS),
                 shown: options.shown,
                 names,
