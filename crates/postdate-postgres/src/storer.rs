@@ -77,6 +77,7 @@ async fn store_group(place: &Arc<Place>, connection: Option<Lent>, group: Vec<Jo
         Err(fault) if fault.kind() == StoreErrorKind::Other && group.len() > 1 => {
             one_by_one(place, None, group).await
         }
+        Err(fault) if fault.is_collision() => one_by_one(place, None, group).await,
         Err(fault) => {
             group.into_iter().for_each(|job| job.answer(place, Err(fault.clone())));
             None
