@@ -15,6 +15,8 @@ pub(crate) struct Fault {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
+const IN_THE_WAY: &str = "another transaction was in the way; try again";
+
 pub(crate) type Result<T, E = Fault> = std::result::Result<T, E>;
 
 impl Fault {
@@ -46,6 +48,11 @@ impl Fault {
     /// Whether this is what somebody asked for, and nothing is wrong with the connection.
     pub(crate) fn is_answer(&self) -> bool {
         self.kind == StoreErrorKind::Conflict
+    }
+
+    /// Whether the server undid everything in favour of another transaction.
+    pub(crate) fn was_in_the_way(&self) -> bool {
+        self.detail == IN_THE_WAY
     }
 
     pub(crate) fn kind(&self) -> StoreErrorKind {
@@ -160,9 +167,7 @@ fn explain_state(code: &str, message: &str) -> (StoreErrorKind, Cow<'static, str
             Kind::Unavailable,
             "a statement of this transaction failed, and all of it is undone; try again".into(),
         ),
-        "55P03" | "40001" | "40P01" => {
-            (Kind::Unavailable, "another transaction was in the way; try again".into())
-        }
+        "55P03" | "40001" | "40P01" => (Kind::Unavailable, IN_THE_WAY.into()),
         "XX001" | "XX002" => {
             (Kind::Corrupt, with("look at the server's disk and its log, and restore a backup"))
         }
