@@ -33,7 +33,12 @@ async fn place(future: usize) -> (Postgres, PgConnection) {
 }
 
 /// The plan as the server carried it out.
-async fn explain(connection: &mut PgConnection, statement: &str, types: &str, values: &str) -> String {
+pub(super) async fn explain(
+    connection: &mut PgConnection,
+    statement: &str,
+    types: &str,
+    values: &str,
+) -> String {
     let explain = format!(
         "DEALLOCATE ALL; BEGIN; PREPARE p ({types}) AS {statement};
          EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE p ({values}); ROLLBACK"
@@ -62,8 +67,8 @@ async fn no_plan_for_due_messages_walks_through_those_of_next_year() {
         (
             "fetch",
             &sql.fetch,
-            "int4, timestamptz, int8, text[], int8[], int8, int8",
-            "1, '-infinity', 0, '{}', '{}', 500, 16777216",
+            "int4, timestamptz, int8, text[], int8[], int8, int8, bool",
+            "1, '-infinity', 0, '{}', '{}', 500, 16777216, false",
         ),
         ("more_due", &sql.more_due, "int4, timestamptz, text[], int8[]", "1, now(), '{}', '{}'"),
         ("next_due", &sql.next_due, "int4, text[]", "1, '{}'"),
@@ -87,8 +92,8 @@ async fn no_plan_for_due_messages_walks_through_those_of_next_year() {
 #[tokio::test]
 async fn a_drain_that_goes_on_begins_at_its_place() {
     let (backend, mut connection) = place(1_000).await;
-    let values = "1, now() - interval '1 hour', 5, '{}', '{}', 500, 16777216";
-    let types = "int4, timestamptz, int8, text[], int8[], int8, int8";
+    let values = "1, now() - interval '1 hour', 5, '{}', '{}', 500, 16777216, false";
+    let types = "int4, timestamptz, int8, text[], int8[], int8, int8, bool";
     let plan = explain(&mut connection, &backend.place.sql.fetch, types, values).await;
     let condition = plan.lines().find(|line| line.contains("Index Cond")).unwrap();
     assert!(condition.contains("ROW(attempt_at, seq) > ROW($2, $3)"), "{plan}");
