@@ -106,7 +106,7 @@ impl fmt::Display for Row {
         }
         writeln!(f)?;
         let sides = [&self.ours, &self.bound].into_iter().chain(&self.peers);
-        sides.map(|side| writeln!(f, "{side}")).collect()
+        sides.try_for_each(|side| writeln!(f, "{side}"))
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
     harness::{Need, checks},
 };
 use history::{Handles, History, Shape, histories, histories_with_a_pause};
-use search::Search;
+use search::{Search, USUAL};
 use walk::Walker;
 
 pub(crate) use search::more_time;
@@ -40,7 +40,7 @@ checks! {
         let shape = Shape { seats: 2, moments: 40, together: 1, handles: handles(bench).await? };
         let search = Search {
             check: "any_history_of_one_handle_goes_as_the_model_says",
-            histories: 256,
+            histories: USUAL,
             at_once: at_once(bench),
             tries: 1,
             longest: LONGEST,
@@ -55,7 +55,7 @@ checks! {
         let shape = Shape { seats: 3, moments: 20, together: 3, handles: handles(bench).await? };
         let search = Search {
             check: "any_history_of_two_handles_goes_as_the_model_says",
-            histories: 256,
+            histories: USUAL,
             at_once: at_once(bench),
             tries: 20,
             longest: LONGEST,

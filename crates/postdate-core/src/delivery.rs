@@ -5,7 +5,7 @@ mod pump;
 mod running;
 mod start;
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -19,6 +19,9 @@ use crate::{
     TransactionMode, engine::Storing, observer::Reporter,
 };
 use running::Running;
+
+/// How long stopping waits for others to be told of what was changed.
+const FLUSH: Duration = Duration::from_secs(2);
 
 /// Delayed delivery for one endpoint: takes messages that are due later and delivers them when they are.
 ///
@@ -182,6 +185,8 @@ impl DelayedDelivery {
         for engine in self.engines() {
             cut_off += engine.stopped().await.cut_off;
         }
+        // The process may end now. What others are not told of they find by looking.
+        let _ = tokio::time::timeout(FLUSH, self.store.flush()).await;
         Stopped { cut_off }
     }
 

@@ -170,6 +170,15 @@ pub trait DelayedMessageStore: ScheduledMessages + fmt::Debug + Send + Sync + 's
     /// - may complete without a reason, and a store that cannot tell may never complete: callers cap their waits
     /// - need not complete for what is due more than a minute ahead: callers look again within a minute
     async fn changed(&self);
+
+    /// Waits until others were told of all that was changed through this handle before. For a program that ends: where
+    /// a store tells others a little later than it answers, they may otherwise learn of it when they look again, within
+    /// a minute.
+    ///
+    /// Contract:
+    /// - others who wait for a [change](Self::changed) are woken by what was stored, though the handle is closed and its
+    ///   runtime ends
+    async fn flush(&self) {}
 }
 
 /// The lock on fetched messages. Dropping it gives everything back that was neither removed nor counted.

@@ -1,7 +1,7 @@
 //! For authors of stores: waking those who wait in [`changed`](crate::DelayedMessageStore::changed).
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::Address;
 
 /// What somebody waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Topic {
     /// A delayed message of the endpoint of this number.
     Endpoint(i64),
@@ -37,12 +37,12 @@ struct Interest {
     /// Only what comes before this time.
     horizon: i64,
     /// Nothing that is for these destinations.
-    except: HashSet<Address>,
+    except: BTreeSet<Address>,
 }
 
 /// All waiters of a handle.
 #[derive(Debug, Default)]
-pub struct Wakes(Mutex<HashMap<Topic, Vec<Weak<Wake>>>>);
+pub struct Wakes(Mutex<BTreeMap<Topic, Vec<Weak<Wake>>>>);
 
 impl Wake {
     /// Waits for a reason that was not told of before.
@@ -82,7 +82,7 @@ impl Wakes {
         let wake = Arc::new(Wake {
             reasons: watch::Sender::new(0),
             told: AtomicU64::new(0),
-            interest: Mutex::new(Interest { horizon: i64::MAX, except: HashSet::new() }),
+            interest: Mutex::new(Interest { horizon: i64::MAX, except: BTreeSet::new() }),
         });
         let mut waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waiters = waiters.entry(topic).or_default();

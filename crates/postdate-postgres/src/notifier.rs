@@ -43,6 +43,8 @@ struct Shared {
     speaker: u64,
     pending: Mutex<Pending>,
     earlier: Notify,
+    /// Held by who tells.
+    telling: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -68,9 +70,17 @@ impl Notifier {
     ) -> Self {
         let shared = engine.notifies().then(|| {
             let (pending, earlier) = (Mutex::default(), Notify::new());
-            Arc::new(Shared { connections, channel: names.channel(), notify, speaker, pending, earlier })
+            let (channel, telling) = (names.channel(), tokio::sync::Mutex::default());
+            Arc::new(Shared { connections, channel, notify, speaker, pending, earlier, telling })
         });
         Self { shared }
+    }
+
+    /// Returns when everything is told that was to be told before.
+    pub(crate) async fn flush(&self) {
+        if let Some(shared) = &self.shared {
+            shared.tell_now().await;
+        }
     }
 
     /// Something happens at `time`, and it is `now`.
@@ -86,6 +96,16 @@ impl Notifier {
 }
 
 impl Shared {
+    /// Tells what there is to tell.
+    async fn tell_now(&self) {
+        let telling = self.telling.lock().await;
+        // Whoever is not told looks within a minute.
+        if let Err(fault) = within(self.tell()).await {
+            tracing::debug!(?fault, "a notification was not sent");
+        }
+        drop(telling);
+    }
+
     /// Whether somebody has to begin to tell.
     fn add(&self, topic: Topic, news: News) -> bool {
         let mut pending = self.pending();
@@ -109,6 +129,9 @@ impl Shared {
 
     async fn tell(&self) -> Result<()> {
         let news = std::mem::take(&mut self.pending().news);
+        if news.is_empty() {
+            return Ok(());
+        }
         let words: Vec<String> =
             news.into_iter().map(|(topic, news)| word(self.speaker, topic, news.time)).collect();
         let mut connection = self.connections.lend().await?;
@@ -144,10 +167,7 @@ async fn run(mut running: Running) {
             () = tokio::time::sleep_until(at) => {}
             () = shared.earlier.notified() => continue,
         }
-        // Whoever is not told looks within a minute.
-        if let Err(fault) = within(shared.tell()).await {
-            tracing::debug!(?fault, "a notification was not sent");
-        }
+        shared.tell_now().await;
         tokio::time::sleep(PAUSE).await;
     }
     running.is_done = true;

@@ -15,12 +15,14 @@ use crate::{
     Options,
     connections::Connections,
     error::{Fault, Result},
+    group::Waiting,
     listener::Listener,
     names::Names,
     notifier::Notifier,
+    sender,
     server::Engine,
     sql::Statements,
-    storer::Storer,
+    storer,
     time::PgInstant,
 };
 
@@ -40,10 +42,13 @@ pub(crate) struct Place {
     pub(crate) connections: Arc<Connections>,
     /// For claims, which last as long as their holders like: no call has to wait for them.
     pub(crate) claims: Arc<Connections>,
+    /// How long a claim lasts whose holder says nothing.
+    pub(crate) claim_limit: Duration,
     pub(crate) wakes: Arc<Wakes>,
     pub(crate) listener: Listener,
     pub(crate) notifier: Notifier,
-    pub(crate) storer: Storer,
+    pub(crate) stores: Waiting<storer::Job>,
+    pub(crate) sends: Waiting<sender::Job>,
     shown: String,
 }
 
@@ -53,7 +58,8 @@ impl Place {
         let shown = options.shown.clone();
         let opened = async {
             let names = options.names()?;
-            let connections = Connections::new(options.connect.clone(), options.connections);
+            let connections =
+                Connections::new(options.connect.clone(), options.claim_limit, options.connections);
             let mut connection = connections.lend().await?;
             let engine = Engine::of(&mut connection).await?;
             connection.give_back();
@@ -65,8 +71,10 @@ impl Place {
                 listener: Listener::new(&options, engine, &names, Arc::clone(&wakes), speaker),
                 notifier: Notifier::new(Arc::clone(&connections), engine, &names, notify, speaker),
                 sql,
-                storer: Storer::default(),
-                claims: Connections::new(options.connect, MOST_CLAIMS),
+                stores: Waiting::default(),
+                sends: Waiting::default(),
+                claims: Connections::new(options.connect, options.claim_limit, MOST_CLAIMS),
+                claim_limit: options.claim_limit,
                 shown: options.shown,
                 names,
                 engine,

@@ -14,12 +14,13 @@ use tokio::sync::watch;
 
 use crate::{
     Options, Postgres,
-    dispatcher::{MAX_QUEUED_BYTES, QueueDispatcher},
+    dispatcher::QueueDispatcher,
     error::{Fault, Result},
     place::Place,
     receiver::QueueReceiver,
     record::{self, Content},
     schema,
+    sender::MAX_QUEUED_BYTES,
     sql::query,
     time::PgInstant,
 };

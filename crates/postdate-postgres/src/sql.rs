@@ -1,6 +1,8 @@
 //! All statements, each named by what it does. Names of tables stand in braces; see [`Names::fill`].
 
 #[cfg(test)]
+mod early_plans;
+#[cfg(test)]
 mod plans;
 
 use std::sync::Arc;
@@ -13,6 +15,14 @@ use crate::{names::Names, receive_claim::LEASE, server::Engine};
 pub(crate) fn query(statement: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
     sqlx::query(AssertSqlSafe(Arc::clone(statement)))
 }
+
+/// Messages, bound as columns, as rows of their table.
+const ROWS: &str = "
+            SELECT i.endpoint, d.due, d.due, i.asked, i.id, i.destination, i.headers, i.body
+            FROM unnest($1::int4[], $2::timestamptz[], $3::interval[], $4::text[], $5::text[], $6::bytea[],
+                    $7::bytea[]) WITH ORDINALITY AS i (endpoint, asked, delay, id, destination, headers, body, n),
+                LATERAL (SELECT coalesce(i.asked, statement_timestamp() + i.delay) AS due) d
+            {in order}";
 
 /// That the destination is none of some.
 ///
@@ -41,15 +51,17 @@ macro_rules! statements {
 /// What engines do differently.
 fn for_engine(template: &str, engine: Engine) -> String {
     let in_order = if engine.inserts_in_order() { "" } else { "ORDER BY i.n" };
-    let (place, of_places) = if engine.has_places() {
-        ("ctid", "ctid = ANY($1)")
+    let (place, of_places, is_untouched) = if engine.has_places() {
+        ("ctid", "ctid = ANY($1)", IS_UNTOUCHED)
     } else {
-        ("NULL::tid", "endpoint = $2 AND id = ANY($1)")
+        ("NULL::tid", "endpoint = $2 AND id = ANY($1)", "$8::bool IS NOT NULL")
     };
     let mut statement = template
+        .replace("{rows}", ROWS)
         .replace("{in order}", in_order)
         .replace("{place}", place)
         .replace("{of places}", of_places)
+        .replace("{is untouched}", is_untouched)
         .replace("{is free}", IS_FREE)
         .replace("{lease}", &format!("interval '{} s'", LEASE.as_secs()));
     for parameter in ["$2", "$3", "$4"] {
@@ -57,6 +69,11 @@ fn for_engine(template: &str, engine: Engine) -> String {
     }
     statement
 }
+
+/// Nobody has ever locked the row, unless `$8`. To skip a locked row otherwise is to try two locks on it: with several
+/// dispatchers that costs more than all the rest. The planner thinks that hardly any row has no `xmax`, and would
+/// sort the table; it knows nothing of a `coalesce`.
+const IS_UNTOUCHED: &str = "coalesce($8 OR xmax = '0'::xid, false)";
 
 /// Of a queued message: it has no lease, or one that ran out, or one that cannot be true, since the server's clock was
 /// set back. What was put aside for ever is not free.
@@ -71,16 +88,18 @@ statements! {
     /// A new endpoint.
     add_endpoint = "INSERT INTO {endpoint} (name) VALUES ($1) ON CONFLICT (name) DO NOTHING";
 
-    /// Stores what is not there yet. Answers with the time that relative delays were counted from and, unless all of so
-    /// many were new, with those that were.
+    /// Stores messages, none of which is there yet. Answers with the time that relative delays were counted from.
+    store_new = "
+        WITH stored AS (
+            INSERT INTO {message} (endpoint, attempt_at, due, asked, id, destination, headers, body)
+            {rows})
+        SELECT statement_timestamp()";
+    /// Stores those of some messages that are not there yet. Answers with the time that relative delays were counted
+    /// from and, unless all of so many were new, with those that were.
     store = "
         WITH stored AS (
             INSERT INTO {message} (endpoint, attempt_at, due, asked, id, destination, headers, body)
-            SELECT i.endpoint, d.due, d.due, i.asked, i.id, i.destination, i.headers, i.body
-            FROM unnest($1::int4[], $2::timestamptz[], $3::interval[], $4::text[], $5::text[], $6::bytea[],
-                    $7::bytea[]) WITH ORDINALITY AS i (endpoint, asked, delay, id, destination, headers, body, n),
-                LATERAL (SELECT coalesce(i.asked, statement_timestamp() + i.delay) AS due) d
-            {in order}
+            {rows}
             ON CONFLICT (endpoint, id) DO NOTHING
             RETURNING endpoint, id)
         SELECT statement_timestamp(),
@@ -103,7 +122,7 @@ statements! {
         WHERE m.endpoint = i.endpoint AND m.id = i.id";
 
     /// Locks what is due and free, from a place on, in order, up to a number and a size. Answers with the time, if
-    /// with nothing else.
+    /// with nothing else. What others hold or have given back is left out unless it is asked for.
     fetch = "
         SELECT t.now, d.* FROM (SELECT statement_timestamp() AS now) t LEFT JOIN (
             SELECT * FROM (
@@ -112,7 +131,7 @@ statements! {
                         octet_length(headers)::int8 + octet_length(body) AS size
                     FROM {message}
                     WHERE endpoint = $1 AND attempt_at <= statement_timestamp() AND (attempt_at, seq) > ($2, $3)
-                        AND {not among $4} AND seq <> ALL($5)
+                        AND {not among $4} AND seq <> ALL($5) AND {is untouched}
                     ORDER BY attempt_at, seq LIMIT $6 FOR UPDATE SKIP LOCKED) l) c
             WHERE before < $7) d ON true";
     /// Whether anything else was due at a time, free or not.
@@ -249,6 +268,7 @@ statements! {
     /// Takes what is free, or of that what has one of some ids, in order, up to a number and a size.
     ///
     /// The array is for the planner, which has no idea how many there will be: joined, it would read the whole table.
+    /// No disk is waited for: a crash of the server may only free messages early, and the token fences who had them.
     receive = "
         WITH free AS MATERIALIZED (
             SELECT seq, octet_length(headers)::int8 + octet_length(body) AS size FROM {queue_message}
@@ -260,6 +280,7 @@ statements! {
             SELECT seq FROM (
                 SELECT seq, sum(size) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) - size AS before FROM free) f
             WHERE before < $5))
+            AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
         RETURNING seq, enqueued, deliveries - 1, id, headers, body, statement_timestamp()";
     /// For a receiver that got nothing: whether anything is free nevertheless, when the first lease ends, and the time.
     look = "

@@ -12,8 +12,7 @@ use postdate_core::{
 use sqlx::Row;
 
 use crate::{
-    error::Result, fetch::claim_due, place::Place, position::Position, sql::query, storer::Storer,
-    time::PgInstant,
+    error::Result, fetch::claim_due, place::Place, position::Position, sql::query, storer, time::PgInstant,
 };
 
 #[derive(Debug)]
@@ -68,7 +67,7 @@ impl DelayedMessageStore for PostgresStore {
             return Ok(Vec::new());
         }
         let Shared { place, endpoint, position, .. } = &*self.shared;
-        let stored = Storer::store(place, *endpoint, messages).await;
+        let stored = storer::store(place, *endpoint, messages).await;
         let stored = stored.map_err(|fault| place.error(fault, Operation::Store))?;
         stored.dues.iter().min().into_iter().for_each(|first| position.committed(*first));
         Ok(stored.dues.into_iter().map(PgInstant::timestamp).collect())
@@ -88,5 +87,9 @@ impl DelayedMessageStore for PostgresStore {
 
     async fn changed(&self) {
         self.shared.place.changed(&self.wake).await;
+    }
+
+    async fn flush(&self) {
+        self.shared.place.notifier.flush().await;
     }
 }

@@ -1,44 +1,24 @@
-//! Storing: callers who come at the same time share a statement and a commit.
-//!
-//! One row for each commit costs thirteen times the processor time of a thousand rows for each. So while one group is
-//! on its way the next one gathers. A task of its own does it: a caller who goes away does not cut others off.
+//! Storing.
 
 mod batch;
-mod gather;
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::sync::Arc;
 
 use postdate_core::{DelayedMessage, StoreErrorKind};
-use sqlx::Connection;
 use tokio::sync::oneshot;
 
 use crate::{
     connections::Lent,
     error::{Fault, Result},
+    group::{self, Waiting},
     place::{Place, within},
 };
 pub(crate) use batch::{Batch, Stored, check, check_due, within_transaction};
-use batch::{all_or_none, insert};
-use gather::Last;
+use batch::{Inserted, all_or_none, insert, insert_new};
 
-/// What waits to be stored.
-#[derive(Debug, Default)]
-pub(crate) struct Storer {
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    waiting: Vec<Job>,
-    is_running: bool,
-}
-
-/// A call of somebody who waits for the answer.
+/// A call of somebody who stores.
 #[derive(Debug)]
-struct Job {
+pub(crate) struct Job {
     endpoint: i32,
     messages: Vec<DelayedMessage>,
     bytes: usize,
@@ -47,60 +27,28 @@ struct Job {
 
 type Answer = Result<Stored>;
 
-impl Storer {
-    /// Stores messages, all or none, of which there is at least one.
-    pub(crate) async fn store(place: &Arc<Place>, endpoint: i32, messages: &[DelayedMessage]) -> Answer {
-        check(messages)?;
-        let bytes = messages.iter().map(|message| message.message.size()).sum();
-        let (answer, answered) = oneshot::channel();
-        if place.storer.submit(Job { endpoint, messages: messages.to_vec(), bytes, answer }) {
-            tokio::spawn(run(Running { place: Arc::clone(place), is_done: false }));
-        }
-        answered.await.unwrap_or_else(|_| {
-            let detail =
-                "the runtime was shut down meanwhile; store the same again to find out whether it happened";
-            Err(Fault::new(StoreErrorKind::Unavailable, detail))
-        })
-    }
-
-    /// Whether somebody has to begin to work on it.
-    fn submit(&self, job: Job) -> bool {
-        let mut state = self.state();
-        state.waiting.push(job);
-        !std::mem::replace(&mut state.is_running, true)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Stores messages, all or none, of which there is at least one.
+pub(crate) async fn store(place: &Arc<Place>, endpoint: i32, messages: &[DelayedMessage]) -> Answer {
+    check(messages)?;
+    let bytes = messages.iter().map(|message| message.message.size()).sum();
+    group::answer(place, |answer| Job { endpoint, messages: messages.to_vec(), bytes, answer }).await
 }
 
-/// The task that stores, for as long as anything waits.
-struct Running {
-    place: Arc<Place>,
-    is_done: bool,
-}
-
-/// If it is cut off those who wait are told, and the next caller begins anew.
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.is_done {
-            *self.place.storer.state() = State::default();
-        }
+impl group::Job for Job {
+    fn messages(&self) -> usize {
+        self.messages.len()
     }
-}
 
-async fn run(mut running: Running) {
-    let place = Arc::clone(&running.place);
-    let (mut connection, mut last) = (None, Last::default());
-    while let Some(group) = gather::next(&place.storer, &last).await {
-        let (began, callers) = (Instant::now(), group.len());
-        connection = store_group(&place, connection, group).await;
-        last = Last { callers, took: began.elapsed() };
+    fn bytes(&self) -> usize {
+        self.bytes
     }
-    running.is_done = true;
-    if let Some(connection) = connection {
-        Lent::give_back(connection);
+
+    fn waiting(place: &Place) -> &Waiting<Self> {
+        &place.stores
+    }
+
+    async fn work(place: &Arc<Place>, connection: Option<Lent>, group: Vec<Self>) -> Option<Lent> {
+        store_group(place, connection, group).await
     }
 }
 
@@ -129,6 +77,7 @@ async fn store_group(place: &Arc<Place>, connection: Option<Lent>, group: Vec<Jo
         Err(fault) if fault.kind() == StoreErrorKind::Other && group.len() > 1 => {
             one_by_one(place, None, group).await
         }
+        Err(fault) if fault.is_collision() => one_by_one(place, None, group).await,
         Err(fault) => {
             group.into_iter().for_each(|job| job.answer(place, Err(fault.clone())));
             None
@@ -141,24 +90,28 @@ async fn store_group(place: &Arc<Place>, connection: Option<Lent>, group: Vec<Jo
 async fn together(place: &Place, connection: &mut Lent, group: &[Job]) -> Result<Vec<Option<Stored>>> {
     let batch =
         Batch::of(group.iter().flat_map(|job| job.messages.iter().map(|message| (job.endpoint, message))));
+    let Some(now) = insert_new(connection, &place.sql, &batch).await? else {
+        return carefully(place, connection, group, &batch).await;
+    };
+    let mut dues = batch.dues(now).into_iter();
+    let mut answer = |job: &Job| Stored { now, dues: dues.by_ref().take(job.messages.len()).collect() };
+    Ok(group.iter().map(|job| Some(answer(job))).collect())
+}
+
+/// The same where something is there already.
+async fn carefully(
+    place: &Place,
+    connection: &mut Lent,
+    group: &[Job],
+    batch: &Batch<'_>,
+) -> Result<Vec<Option<Stored>>> {
     if group.iter().all(|job| job.messages.len() == 1) {
         // Each stands for itself, so nothing has ever to be undone.
-        let inserted = insert(connection, &place.sql, &batch).await?;
-        let (now, dues) = (inserted.now, inserted.dues(&batch).into_iter().enumerate());
-        let answer = |(n, due)| (!inserted.missing.contains(&n)).then(|| Stored { now, dues: vec![due] });
-        return Ok(dues.map(answer).collect());
+        let Inserted { now, missing } = insert(connection, &place.sql, batch).await?;
+        let answer = |(n, due)| (!missing.contains(&n)).then(|| Stored { now, dues: vec![due] });
+        return Ok(batch.dues(now).into_iter().enumerate().map(answer).collect());
     }
-    let mut transaction = Connection::begin(&mut **connection).await?;
-    let inserted = insert(&mut transaction, &place.sql, &batch).await?;
-    if !inserted.missing.is_empty() {
-        transaction.rollback().await?;
-        return Ok(group.iter().map(|_| None).collect());
-    }
-    transaction.commit().await?;
-    let mut dues = inserted.dues(&batch).into_iter();
-    let mut answer =
-        |job: &Job| Stored { now: inserted.now, dues: dues.by_ref().take(job.messages.len()).collect() };
-    Ok(group.iter().map(|job| Some(answer(job))).collect())
+    Ok(group.iter().map(|_| None).collect())
 }
 
 async fn one_by_one(place: &Arc<Place>, mut connection: Option<Lent>, jobs: Vec<Job>) -> Option<Lent> {

@@ -22,9 +22,10 @@ struct Rescheduled<'a> {
 
 pub(crate) async fn run(args: &RescheduleArgs, options: &Options, output: &Output) -> Result<Exit, Failure> {
     let session = Session::existing(options).await?;
-    let id = &args.id;
-    match session.store().await?.reschedule(id, args.due.due()).await? {
+    let (store, id) = (session.store().await?, &args.id);
+    match store.reschedule(id, args.due.due()).await? {
         Rescheduling::Rescheduled(due) => {
+            store.flush().await;
             output.print(&Rescheduled { id: id.as_str(), outcome: "rescheduled", due })?;
             Ok(Exit::Ok)
         }

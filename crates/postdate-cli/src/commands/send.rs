@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use postdate::{Address, DelayedMessageStoreExt, Dispatching, Message};
+use postdate::{Address, DelayedMessageStoreExt as _, Dispatching, Message};
 use serde::Serialize;
 
 use crate::{
@@ -37,7 +37,9 @@ pub(crate) async fn run(args: SendArgs, options: &Options, output: &Output) -> R
     }
     let message = message.to(args.queue.clone(), args.due.due());
     let id = message.message.id.clone();
-    let due = session.store().await?.store_one(message).await?;
+    let store = session.store().await?;
+    let due = store.store_one(message).await?;
+    store.flush().await;
 
     let queue_exists = session.transport.has_queue(&args.queue).await?;
     output.print(&Sent { id: id.to_string(), queue: args.queue.to_string(), due, queue_exists })?;

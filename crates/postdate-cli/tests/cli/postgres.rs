@@ -1,5 +1,7 @@
 //! The verbs on a store in PostgreSQL, with its queues beside it.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use crate::{database::Database, place::Running};
@@ -28,6 +30,23 @@ fn what_is_due_is_delivered_exactly_once_and_what_is_not_waits() {
     assert_eq!(database.one(&["reschedule", "later", "--now"])["outcome"], json!("rescheduled"));
     let follower = database.start(&["receive", "billing", "--follow", "--count", "1"]);
     follower.reads("later");
+    stop(running);
+}
+
+#[test]
+fn a_delivery_that_sleeps_is_woken_by_what_other_processes_do_before_they_end() {
+    let database = Database::new();
+    database.ok(&["queue", "create", "q"]);
+    let running = database.start(&["run"]);
+    running.hears("Ctrl-C");
+    let begun = Instant::now();
+    database.ok(&["send", "q", "x", "--in", "2s", "--id", "soon"]);
+    database.ok(&["send", "q", "x", "--in", "1h", "--id", "later"]);
+    database.until(&["queue", "browse", "q"], |there| there.len() == 1);
+    database.ok(&["reschedule", "later", "--now"]);
+    database.until(&["queue", "browse", "q"], |there| there.len() == 2);
+    // Whoever is not woken looks again after a minute.
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
     stop(running);
 }
 

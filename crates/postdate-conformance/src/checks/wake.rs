@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use postdate_core::{DelayedMessageStoreExt as _, Due};
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    runtime::Builder,
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     bench::Bench,
@@ -53,6 +57,29 @@ checks! {
         woken_by(&*store).await?;
         hold_one(&*store).await?.deliver().await?;
         Ok(())
+    }
+
+    #[needs(WakeUps)]
+    async fn what_was_stored_wakes_others_though_the_process_that_stored_it_ends(bench: &Bench) -> Result<()> {
+        let store = bench.store().await?;
+        store.next_due(&[]).await?;
+        quiet(&*store).await;
+        let there = bench.clone();
+        // A runtime that ends is as much of a process as there is here.
+        let process = spawn_blocking(move || {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let stored = runtime.block_on(async {
+                let other = there.store().await?;
+                other.store_one(message("soon", Due::after(Duration::from_secs(50)))).await?;
+                other.flush().await;
+                Ok(())
+            });
+            runtime.shutdown_background();
+            stored
+        });
+        let stored: Result<()> = process.await?;
+        stored?;
+        woken_by(&*store).await
     }
 
     async fn a_wait_does_not_end_all_the_time_for_no_reason(bench: &Bench) -> Result<()> {

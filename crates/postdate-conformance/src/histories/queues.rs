@@ -15,7 +15,7 @@ use std::{
 use anyhow::Result;
 use postdate_core::Queues;
 
-use super::search::Search;
+use super::search::{Search, USUAL};
 use crate::{bench::Bench, harness::checks};
 use history::{History, histories};
 use walk::Walker;
@@ -24,7 +24,7 @@ checks! {
     async fn any_history_of_queues_goes_as_the_model_says(bench: &Bench) -> Result<()> {
         let search = Search {
             check: "any_history_of_queues_goes_as_the_model_says",
-            histories: 256,
+            histories: USUAL,
             at_once: 32,
             tries: 1,
             longest: Duration::from_secs(20),

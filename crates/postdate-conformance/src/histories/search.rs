@@ -43,6 +43,9 @@ pub(super) struct Search {
     pub(super) wanted: &'static [&'static str],
 }
 
+/// The usual number of histories of a check.
+pub(super) const USUAL: u64 = 256;
+
 /// What a history is made of: its beginning can be shown.
 pub(super) trait Steps: Display + Clone + Send + Sync + 'static {
     /// The first so many of them.
@@ -57,10 +60,11 @@ pub(super) struct AtStep(pub(super) usize);
 #[derive(Debug)]
 pub(super) struct TooSlow;
 
-/// How much longer a check may take because the environment asks for more histories.
+/// How much longer a check may take for the histories in it: each sets up a place, and a server shared with others
+/// takes its time for that.
 pub(crate) fn more_time() -> Duration {
     const EACH: Duration = Duration::from_millis(250);
-    let asked = HISTORIES.get().ok().flatten().map_or(0, NonZeroU64::get);
+    let asked = HISTORIES.get().ok().flatten().map_or(USUAL, NonZeroU64::get);
     EACH.saturating_mul(u32::try_from(asked).unwrap_or(u32::MAX))
 }
 

@@ -147,6 +147,9 @@ caught! {
         by no_error_shows_a_body_or_a_header_value because "a conflict shows a secret";
     a_store_that_never_wakes_anybody_is_caught: NeverWakes
         by a_wait_ends_when_a_message_is_due_earlier because "changed() of the store did not complete";
+    a_store_that_wakes_nobody_when_it_ends_is_caught: NeverWakes
+        by what_was_stored_wakes_others_though_the_process_that_stored_it_ends
+        because "changed() of the store did not complete";
     a_store_that_wakes_all_the_time_is_caught: AlwaysWakes
         by a_wait_does_not_end_all_the_time_for_no_reason because "again and again";
 

@@ -1,6 +1,7 @@
 //! A claim at the other end of a wire.
 
 use std::{
+    collections::BTreeSet,
     slice,
     time::{Duration, Instant},
 };
@@ -27,8 +28,10 @@ pub(crate) struct SimClaim {
     inner: SharedClaim,
     number: u64,
     expires: Option<Instant>,
-    /// What is done when it commits, if nothing is done before.
+    /// What is done when it ends, if nothing is done before.
     transaction: Option<SimTransaction>,
+    /// What it has not settled yet.
+    open: BTreeSet<MessageId>,
 }
 
 impl SimClaim {
@@ -37,15 +40,17 @@ impl SimClaim {
         let number = wire.world.next_claim();
         let inner = SharedClaim::new(inner);
         let expires = ends(&wire, began);
-        let transaction = (wire.world.plan.mode() == TransactionMode::TransactionScope).then(|| {
+        let is_shared = wire.world.plan.mode() == TransactionMode::TransactionScope;
+        if is_shared {
             wire.world.count(Injected::SharedTransaction);
-            SimTransaction::default()
-        });
+        }
+        let transaction = (is_shared || wire.world.plan.claims_in_transactions).then(SimTransaction::default);
+        let open = messages.iter().map(|due| due.message.id.clone()).collect();
         if wire.world.has(Planted::NoFence) {
             let holders = messages.iter().map(|due| (due.message.id.clone(), inner.clone()));
             wire.world.state().holders.extend(holders);
         }
-        Self { wire, inner, number, expires, transaction }
+        Self { wire, inner, number, expires, transaction, open }
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -73,6 +78,7 @@ impl SimClaim {
             self.without_fence(ids, &mut held, remove);
         }
         self.change(What::removed(self.number, ids, &held));
+        self.settled(ids.iter().zip(&held).filter(|(_, held)| **held).map(|(id, _)| id));
         self.count_stale(&held);
         Ok(held)
     }
@@ -92,16 +98,23 @@ impl SimClaim {
         };
         let held = self.act(Operation::IncrementFailureCount, count)?;
         self.change(What::failed(self.number, self.wire.world.now(), failures, &held));
+        self.settled(failures.iter().zip(&held).filter(|(_, held)| **held).map(|(failure, _)| &failure.id));
         self.count_stale(&held);
         Ok(held)
     }
 
-    fn release_now(&self, ids: &[MessageId]) -> Result<(), StoreError> {
+    fn release_now(&mut self, ids: &[MessageId]) -> Result<(), StoreError> {
         if self.wire.world.has(Planted::NothingGivenBack) {
             return Ok(());
         }
         self.act(Operation::Release, |claim| at_once(claim.release(ids)))?;
-        self.tell(What::released(self.number, ids));
+        let released = What::released(self.number, ids);
+        if self.wire.world.plan.claims_in_transactions {
+            self.change(released)
+        } else {
+            self.tell(released)
+        }
+        self.settled(ids.iter());
         Ok(())
     }
 
@@ -135,6 +148,30 @@ impl SimClaim {
         Ok(())
     }
 
+    /// A transaction that shares nothing with a dispatcher ends when nothing is left to settle, unless it is lost.
+    fn settled<'a>(&mut self, ids: impl Iterator<Item = &'a MessageId>) {
+        ids.for_each(|id| _ = self.open.remove(id));
+        if self.ends_by_itself() && self.open.is_empty() && self.is_alive() {
+            self.takes_effect(Injected::SettledTogether);
+        }
+    }
+
+    fn ends_by_itself(&self) -> bool {
+        let plan = &self.wire.world.plan;
+        plan.claims_in_transactions && plan.mode() != TransactionMode::TransactionScope
+    }
+
+    fn is_alive(&self) -> bool {
+        self.act(Operation::Renew, |claim| at_once(claim.renew())).is_ok()
+    }
+
+    fn takes_effect(&mut self, how: Injected) {
+        if let Some(transaction) = self.transaction.take().filter(|transaction| !transaction.is_empty()) {
+            self.wire.world.count(how);
+            self.wire.world.take_effect(transaction);
+        }
+    }
+
     fn act<T>(
         &self,
         operation: Operation,
@@ -161,7 +198,7 @@ impl SimClaim {
         }
     }
 
-    /// Does it at once or when this commits. In a transaction what is not held fails the whole.
+    /// Does it at once or when this ends. In a shared transaction what is not held fails the whole.
     fn change(&mut self, what: What) {
         match &mut self.transaction {
             Some(transaction) => transaction.change(what),
@@ -203,7 +240,8 @@ impl Claim for SimClaim {
 
     async fn release(&mut self, ids: &[MessageId]) -> Result<(), StoreError> {
         const OPERATION: Operation = Operation::Release;
-        self.wire.call(OPERATION, || self.release_now(ids)).await?.or_lost(OPERATION)
+        let wire = self.wire.clone();
+        wire.call(OPERATION, || self.release_now(ids)).await?.or_lost(OPERATION)
     }
 
     async fn renew(&mut self) -> Result<(), StoreError> {
@@ -219,7 +257,8 @@ impl Claim for SimClaim {
     }
 
     fn enlist(&mut self) -> Option<Enlistment<'_>> {
-        self.transaction.as_mut().map(|transaction| Enlistment::new(transaction))
+        let is_shared = self.wire.world.plan.mode() == TransactionMode::TransactionScope;
+        self.transaction.as_mut().filter(|_| is_shared).map(|transaction| Enlistment::new(transaction))
     }
 
     async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
@@ -239,8 +278,16 @@ impl Drop for SimClaim {
         if self.wire.life.is_killed() || self.wire.is_cut() {
             return self.bury();
         }
+        let keeps = self.ends_by_itself() && self.is_alive();
         let Some(claim) = self.inner.take() else { return };
-        drop(claim);
+        if self.wire.world.has(Planted::DropForgets) {
+            self.wire.world.state().graveyard.push(claim);
+        } else {
+            drop(claim);
+        }
+        if keeps {
+            self.takes_effect(Injected::KeptWhenDropped);
+        }
         self.roll_back();
     }
 }

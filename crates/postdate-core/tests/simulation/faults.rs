@@ -40,6 +40,8 @@ listed! {
         StoreClockBack,
         ProcessClockLeap,
         SharedTransaction,
+        SettledTogether,
+        KeptWhenDropped,
         RolledBack,
         FailedStart,
         Expired,
@@ -177,6 +179,8 @@ pub(crate) enum Planted {
     LatenessIgnored,
     /// A message that is refused is tried once more than it should be.
     OneRetryTooMany,
+    /// A claim that is a transaction and is dropped does not do what it settled, and does not say so.
+    DropForgets,
 }
 
 impl Planted {
@@ -204,6 +208,7 @@ impl Planted {
             Self::ClockNeverGoesBack => &["S3"],
             Self::LatenessIgnored => &["L7"],
             Self::OneRetryTooMany => &["S10"],
+            Self::DropForgets => &["S1", "S5", "S13"],
         }
     }
 }

@@ -103,6 +103,8 @@ pub(crate) struct Plan {
     pub process_leap: Option<(Duration, i64)>,
     /// Sending and removing are one transaction.
     pub one_transaction: bool,
+    /// Claims are transactions: what they do takes effect when they end.
+    pub claims_in_transactions: bool,
     pub maximum_lateness: Option<Duration>,
     pub slow_after: Duration,
     pub drain_time: Duration,
@@ -144,6 +146,7 @@ impl Plan {
             store_leaps: Vec::new(),
             process_leap: None,
             one_transaction: extra.chance(200),
+            claims_in_transactions: false,
             maximum_lateness: extra.pick(&[None, None, None, Some(5), Some(60)]).map(Duration::from_secs),
             slow_after: Duration::from_millis(extra.pick(&[100, 1_000, 1_000, 5_000])),
             drain_time: Duration::from_secs(extra.pick(&[2, 30, 30])),
@@ -160,12 +163,14 @@ impl Plan {
             plan.store_leaps = (0..extra.within(1..3)).map(|_| leap(extra)).collect();
         }
         plan.process_leap = extra.chance(150).then(|| leap(extra));
+        plan.claims_in_transactions = extra.chance(250) && planted.is_none();
         match planted {
             Some(Planted::NoWakeAndNoCap) => {
                 plan.wakes = Wakes::Nobody;
                 plan.longest_wait = 60 * LONGEST_WAIT;
             }
             Some(Planted::SendOutsideTransaction) => plan.one_transaction = true,
+            Some(Planted::DropForgets) => plan.claims_in_transactions = true,
             Some(Planted::UncappedSleep) => plan.longest_wait = 60 * LONGEST_WAIT,
             _ => {}
         }
@@ -230,8 +235,13 @@ impl Plan {
         {
             return None;
         }
+        // Nobody tells that the transaction of a dead process has ended.
+        if self.claims_in_transactions && !self.fates.is_empty() {
+            return None;
+        }
         // In one transaction the messages of a batch wait for each other.
-        if self.one_transaction && self.slow_archive + self.hanging_archive + self.hanging_error_queue > 0 {
+        let in_one_transaction = self.one_transaction || self.claims_in_transactions;
+        if in_one_transaction && self.slow_archive + self.hanging_archive + self.hanging_error_queue > 0 {
             return None;
         }
         // Nobody is woken by a clock that leaps.

@@ -152,6 +152,11 @@ fn sending_what_is_too_late_is_found() {
 }
 
 #[test]
+fn a_dropped_transaction_that_forgets_is_found() {
+    is_found(Planted::DropForgets, 200);
+}
+
+#[test]
 fn one_retry_too_many_is_found() {
     is_found(Planted::OneRetryTooMany, 100);
 }

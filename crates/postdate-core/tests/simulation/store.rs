@@ -20,7 +20,7 @@ use crate::{
     claim::SimClaim,
     faults::{Injected, Planted},
     life::{Life, Spot},
-    plan::Wakes,
+    plan::{Plan, Wakes},
     wire::{Answer, To, Wire, unreachable},
     world::{Nature, World, at_once},
 };
@@ -60,7 +60,9 @@ impl SimBackend {
 #[async_trait]
 impl Backend for SimBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new(&TransactionMode::ALL, ClaimKind::Lease(self.wire.world.plan.lease))
+        let Plan { claims_in_transactions, lease, .. } = self.wire.world.plan;
+        let claims = if claims_in_transactions { ClaimKind::Transaction } else { ClaimKind::Lease(lease) };
+        Capabilities::new(&TransactionMode::ALL, claims)
     }
 
     async fn set_up(&self, endpoint: &EndpointName) -> Result<(), StoreError> {

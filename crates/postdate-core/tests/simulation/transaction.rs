@@ -28,6 +28,10 @@ impl SimTransaction {
         self.changes.push(what);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sends.is_empty() && self.changes.is_empty()
+    }
+
     /// Everything, what was sent first.
     pub(crate) fn into_effects(self) -> impl Iterator<Item = What> {
         self.sends.into_iter().chain(self.changes)

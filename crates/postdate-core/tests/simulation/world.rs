@@ -90,7 +90,11 @@ impl World {
         let plan = Plan::new(seed, planted);
         let start = Timestamp::from_second(1_800_000_000).expect("a time in the year 2027");
         let clock = StoreClock::starting_at(start, planted == Some(Planted::ClockNeverGoesBack));
-        let memory = Memory::builder().clock(clock.clone()).lease(plan.lease).build();
+        let mut memory = Memory::builder().clock(clock.clone()).lease(plan.lease);
+        if plan.claims_in_transactions {
+            memory = memory.claims_in_transactions();
+        }
+        let memory = memory.build();
         at_once(memory.queues().create(&timeouts())).expect("a queue in memory can be created");
         let rules = plan.rules();
         let state = State {

@@ -4,6 +4,10 @@
 mod claims;
 mod enqueue;
 mod place;
+mod queues;
 mod schema;
+#[cfg(unix)]
+mod servers;
 mod storing;
+mod transactions;
 mod wake;

@@ -159,7 +159,7 @@ async fn a_transaction_whose_session_was_ended_sends_nothing_more() {
     let mut batch = fetch(&store).await;
     let end = "
         SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-        WHERE application_name = 'SCHEMA' AND state = 'idle in transaction'";
+        WHERE application_name = '$schema' AND state = 'idle in transaction'";
     assert_eq!(place.number(end).await, 1);
     for _ in 0..2 {
         let outcomes = queues.dispatcher().dispatch(&sends(&batch), batch.claim.enlist()).await;

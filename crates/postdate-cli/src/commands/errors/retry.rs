@@ -86,6 +86,7 @@ pub(super) async fn run(
     if args.all {
         retry.all(Walk::new(queues.as_ref(), error_queue), args.queue.as_ref(), depth).await?;
     }
+    store.flush().await;
     if !retry.each {
         output.print(&Total { retried: retry.retried })?;
     }
