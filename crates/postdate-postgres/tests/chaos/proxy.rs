@@ -48,8 +48,6 @@ pub(crate) enum At {
 struct Shared {
     upstream: String,
     trap: Mutex<Option<Trap>>,
-    /// Words, and others of the same length that clients say instead.
-    replaced: Mutex<Option<(&'static str, &'static str)>>,
     /// Draws for each connection after how many bytes of each direction it is cut.
     limits: Mutex<Option<(Chance, u64)>>,
     struck: AtomicUsize,
@@ -78,7 +76,6 @@ impl Proxy {
         let shared = Arc::new(Shared {
             upstream,
             trap: Mutex::new(None),
-            replaced: Mutex::new(None),
             limits: Mutex::new(None),
             struck: AtomicUsize::new(0),
             is_stalled: watch::Sender::new(false),
@@ -94,12 +91,6 @@ impl Proxy {
     /// The URL of the server, through this proxy.
     pub(crate) fn url(&self) -> String {
         self.url.clone()
-    }
-
-    /// Has the server understand other words of the same length wherever clients say these.
-    pub(crate) fn replace(&self, words: &'static str, by: &'static str) {
-        assert_eq!(words.len(), by.len());
-        *self.shared.replaced.lock().unwrap() = Some((words, by));
     }
 
     pub(crate) fn set(&self, trap: Trap) {
@@ -155,14 +146,6 @@ impl Shared {
     /// The trap, if a statement walks into it.
     fn sprung(&self, sql: &str) -> Option<Trap> {
         self.trap.lock().unwrap().take_if(|trap| sql.contains(trap.words))
-    }
-
-    fn put_words(&self, message: &mut [u8]) {
-        let Some((words, by)) = *self.replaced.lock().unwrap() else { return };
-        if let Some(at) = message.windows(words.len()).position(|window| window == words.as_bytes()) {
-            message[at..at + by.len()].copy_from_slice(by.as_bytes());
-            self.struck.fetch_add(1, Relaxed);
-        }
     }
 
     fn limit(&self) -> u64 {
@@ -244,8 +227,7 @@ async fn carry_requests(mut way: Way<'_>, is_trapped: &AtomicBool) -> Result<(),
     way.pass(&start).await?;
     let mut prepared = HashMap::new();
     loop {
-        let mut message = way.next(true).await?;
-        way.shared.put_words(&mut message);
+        let message = way.next(true).await?;
         let sql = executed(&message, &mut prepared);
         match sql.and_then(|sql| way.shared.sprung(&sql)) {
             Some(Trap { at: At::Request, .. }) => return Err(way.shared.strike()),
