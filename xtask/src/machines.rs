@@ -35,7 +35,7 @@ pub(crate) const ALL: [Machine; 6] = [
     },
     Machine {
         name: "power-loss",
-        help: "so many rounds of a file system that stops under the store (30); needs root",
+        help: "so many rounds of a file system that stops under each store (30); needs root",
         default: 30,
         run: power_loss,
     },

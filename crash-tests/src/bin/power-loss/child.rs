@@ -3,17 +3,17 @@
 use std::{
     io::{self, Write},
     num::NonZeroUsize,
-    path::Path,
     time::Duration,
 };
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use postdate::{
-    Address, DelayedDelivery, Due, Message, MessageId, Queues as _, ReceiverExt as _, TransactionMode,
-    sqlite::{Durability, Options, Queues, Sqlite},
+    Address, DelayedDelivery, Due, Message, MessageId, Queues, ReceiverExt as _, TransactionMode,
 };
 use tokio::time::timeout;
+
+use crate::kind::connect;
 
 pub(crate) const ENDPOINT: &str = "orders";
 pub(crate) const BILLING: &str = "billing";
@@ -23,29 +23,28 @@ const SENDERS: usize = 4;
 /// By itself it ends after this.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// `child FILE DURABILITY ROUND`: sends, delivers and receives until it is killed. Writes a line for each step:
+/// `child URL ROUND`: sends, delivers and receives until it is killed. Writes a line for each step:
 /// `stored ID`, `taking ID` before a message is taken out of its queue, `taken ID` afterwards.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let [file, durability, round] = args else { anyhow::bail!("usage: child FILE DURABILITY ROUND") };
+    let [url, round] = args else { anyhow::bail!("usage: child URL ROUND") };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let work = work(Path::new(file), durability.parse()?, round);
+    let work = work(url, round);
     runtime.block_on(async { timeout(LONGEST, work).await.context("nobody has killed this process")? })
 }
 
-async fn work(file: &Path, durability: Durability, round: &str) -> Result<()> {
-    let sqlite = Sqlite::with_options(file, Options::new().durability(durability)).await?;
-    let queues = sqlite.queues();
+async fn work(url: &str, round: &str) -> Result<()> {
+    let (backend, queues) = connect(url).await?;
     for queue in [BILLING, "error"] {
         queues.create(&Address::new(queue)?).await?;
     }
     let delivery = DelayedDelivery::builder(ENDPOINT)
-        .store(sqlite)
+        .store(backend)
         .dispatcher(queues.dispatcher())
         .transaction_mode(TransactionMode::TransactionScope)
         .start()
         .await?;
     let senders = try_join_all((0..SENDERS).map(|sender| send(&delivery, format!("{round}-{sender}"))));
-    tokio::try_join!(senders, receive(&queues))?;
+    tokio::try_join!(senders, receive(&*queues))?;
     Ok(())
 }
 
@@ -61,7 +60,7 @@ async fn send(delivery: &DelayedDelivery, name: String) -> Result<()> {
     Ok(())
 }
 
-async fn receive(queues: &Queues) -> Result<()> {
+async fn receive(queues: &dyn Queues) -> Result<()> {
     let receiver = queues.receiver(&Address::new(BILLING)?).await?;
     loop {
         let mut batch = receiver.receive(NonZeroUsize::MIN).await?;

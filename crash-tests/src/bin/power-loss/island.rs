@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::shutdown::shut_down;
 
-const SIZE: u64 = 128 << 20;
+const SIZE: u64 = 512 << 20;
 
 /// How long to wait until nobody uses it any more.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,10 +28,15 @@ pub(crate) struct Island {
 impl Island {
     /// Makes and mounts it.
     pub(crate) fn make() -> Result<Self> {
-        use std::os::unix::fs::MetadataExt;
+        use std::{
+            fs::Permissions,
+            os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+        };
 
         ensure!(std::fs::metadata("/proc/self")?.uid() == 0, "only root may mount file systems");
         let island = Self { folder: tempfile::Builder::new().prefix("postdate-power-").tempdir()? };
+        // A server on it is somebody else.
+        std::fs::set_permissions(island.folder.path(), Permissions::from_mode(0o711))?;
         File::create(island.image())?.set_len(SIZE)?;
         std::fs::create_dir(island.path())?;
         perform(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(island.image()))?;

@@ -1,10 +1,10 @@
-//! Lets the power go off under the SQLite backend, on a real file system.
+//! Lets the power go off under a store, on a real file system.
 //!
 //! `power-loss [--rounds N] [--seed N]` makes an ext4 file system in a file, has a process of its own store and
 //! deliver on it, shuts the file system down under that process without letting it write anything back, mounts it
 //! again, and looks whether everything that was acknowledged is there exactly once. Then the same with a store that
-//! survives process crashes only, where losses must be seen. Needs root, loop devices and `mkfs.ext4`; ends with 0
-//! if all is well, 1 if not, and 77 where it cannot run.
+//! survives process crashes only, where losses must be seen. All that with SQLite, and then with PostgreSQL. Needs
+//! root, loop devices, `mkfs.ext4` and PostgreSQL; ends with 0 if all is well, 1 if not, and 77 where it cannot run.
 
 #![cfg_attr(target_os = "linux", expect(clippy::print_stdout, reason = "a program for the terminal"))]
 #![expect(clippy::print_stderr, reason = "a program for the terminal")]
@@ -13,6 +13,8 @@
 mod child;
 #[cfg(target_os = "linux")]
 mod island;
+#[cfg(target_os = "linux")]
+mod kind;
 #[cfg(target_os = "linux")]
 mod round;
 #[cfg(target_os = "linux")]
@@ -65,6 +67,7 @@ impl Options {
 
 #[cfg(target_os = "linux")]
 fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    use kind::{Commits, Kind};
     use postdate::sqlite::Durability;
 
     let mut island = match island::Island::make() {
@@ -76,17 +79,22 @@ fn run(options: &Options) -> anyhow::Result<ExitCode> {
     };
     println!("seed {}", options.seed);
     let mut chance = crash_tests::Chance::new(options.seed);
-    let durable = round::rounds(&mut island, Durability::PowerLoss, options.rounds, &mut chance)?;
-    println!("{durable}");
-    let contrast = round::rounds(&mut island, Durability::ProcessCrash, 2, &mut chance)?;
-    println!("{contrast}");
-    if !durable.is_sound() {
-        eprintln!("error: acknowledged messages are lost or doubled, or the file is damaged");
-        return Ok(ExitCode::FAILURE);
-    }
-    if !contrast.has_lost() {
-        eprintln!("error: nothing was lost where losses are certain: the power did not really go off");
-        return Ok(ExitCode::FAILURE);
+    for (durable, contrast) in [
+        (Kind::Sqlite(Durability::PowerLoss), Kind::Sqlite(Durability::ProcessCrash)),
+        (Kind::Postgres(Commits::WhenOnDisk), Kind::Postgres(Commits::Before)),
+    ] {
+        let durable = round::rounds(&mut island, durable, options.rounds, &mut chance)?;
+        println!("{durable}");
+        let contrast = round::rounds(&mut island, contrast, 2, &mut chance)?;
+        println!("{contrast}");
+        if !durable.is_sound() {
+            eprintln!("error: acknowledged messages are lost or doubled, or the store is damaged");
+            return Ok(ExitCode::FAILURE);
+        }
+        if !contrast.has_lost() {
+            eprintln!("error: nothing was lost where losses are certain: the power did not really go off");
+            return Ok(ExitCode::FAILURE);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

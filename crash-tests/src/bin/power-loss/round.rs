@@ -5,21 +5,18 @@ use std::{
     fmt,
     io::{BufRead, BufReader},
     num::NonZeroUsize,
-    path::Path,
     process::{Child, Command, Stdio},
     time::Instant,
 };
 
 use anyhow::{Context, Result};
 use crash_tests::Chance;
-use postdate::{
-    Address, Backend as _, EndpointName, Filter, ListQuery, Queues as _, TransactionMode,
-    sqlite::{Durability, Sqlite},
-};
+use postdate::{Address, EndpointName, Filter, ListQuery, TransactionMode};
 
 use crate::{
     child::{BILLING, ENDPOINT, body},
     island::Island,
+    kind::{Kind, Store, connect},
 };
 
 const ALL: NonZeroUsize = NonZeroUsize::new(10_000_000).expect("not zero");
@@ -27,7 +24,7 @@ const ALL: NonZeroUsize = NonZeroUsize::new(10_000_000).expect("not zero");
 /// What was found after some rounds.
 #[derive(Debug)]
 pub(crate) struct Report {
-    durability: Durability,
+    kind: Kind,
     rounds: u32,
     stored: usize,
     taken: usize,
@@ -58,40 +55,37 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { durability, rounds, stored, taken, lost, wrong, damaged, seconds } = self;
+        let Self { kind, rounds, stored, taken, lost, wrong, damaged, seconds } = self;
         write!(
             f,
-            "{durability:?}: {rounds} power failures, {stored} messages acknowledged, {taken} of them taken out; \
-             {lost} lost, {wrong} doubled or altered, {damaged} files damaged; {seconds:.1} s"
+            "{kind:?}: {rounds} power failures, {stored} messages acknowledged, {taken} of them taken out; \
+             {lost} lost, {wrong} doubled or altered, {damaged} stores damaged; {seconds:.1} s"
         )
     }
 }
 
-/// Lets the power go off so many times. Each round has a file of its own every third time, and goes on with the last
-/// one otherwise.
-pub(crate) fn rounds(
-    island: &mut Island,
-    durability: Durability,
-    rounds: u32,
-    chance: &mut Chance,
-) -> Result<Report> {
+/// Lets the power go off so many times. Every third time the store is a new one, otherwise the one of before.
+pub(crate) fn rounds(island: &mut Island, kind: Kind, rounds: u32, chance: &mut Chance) -> Result<Report> {
     let start = Instant::now();
     let mut report =
-        Report { durability, rounds, stored: 0, taken: 0, lost: 0, wrong: 0, damaged: 0, seconds: 0.0 };
+        Report { kind, rounds, stored: 0, taken: 0, lost: 0, wrong: 0, damaged: 0, seconds: 0.0 };
     let mut said = Said::default();
-    let mut file = island.path();
+    let mut current = None;
     for round in 0..rounds {
-        if round % 3 == 0 {
-            file = island.path().join(format!("{durability:?}-{round}.db"));
-            said = Said::default();
-        }
+        let store = match &mut current {
+            Some(store) if round % 3 != 0 => store,
+            _ => {
+                said = Said::default();
+                current.insert(kind.start(island, &format!("{round}"))?)
+            }
+        };
         let acknowledgements = 40 + chance.below(400);
         let before = (said.stored.len(), said.taken.len());
-        interrupt(island, &file, durability, round, acknowledgements, &mut said)?;
+        interrupt(island, store, round, acknowledgements, &mut said)?;
         report.stored += said.stored.len() - before.0;
         report.taken += said.taken.len() - before.1;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        match runtime.block_on(found(&file)) {
+        match store.recover().and_then(|()| runtime.block_on(found(store))) {
             Ok(found) => {
                 judge(&mut said, &found, &mut report);
             }
@@ -108,21 +102,14 @@ pub(crate) fn rounds(
 /// Starts a child and lets the power go off when it has acknowledged enough.
 fn interrupt(
     island: &mut Island,
-    file: &Path,
-    durability: Durability,
+    store: &mut Store,
     round: u32,
     acknowledgements: usize,
     said: &mut Said,
 ) -> Result<()> {
-    let durability = match durability {
-        Durability::PowerLoss => "power-loss",
-        Durability::ProcessCrash => "process-crash",
-    };
     let mut child = Killed(
         Command::new(std::env::current_exe()?)
-            .arg("child")
-            .arg(file)
-            .args([durability, &round.to_string()])
+            .args(["child", &store.url(), &round.to_string()])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?,
@@ -137,6 +124,7 @@ fn interrupt(
     // Whatever it says from now on it may have said after the power was off; only what it had begun counts.
     child.0.kill()?;
     child.0.wait()?;
+    store.die()?;
     for line in lines {
         if let Some(id) = line?.strip_prefix("taking ") {
             said.taking.insert(id.to_owned());
@@ -168,16 +156,14 @@ impl Said {
 }
 
 /// How often each message is in the store or in the queue, and whether it is as it was.
-async fn found(file: &Path) -> Result<BTreeMap<String, (usize, bool)>> {
-    let sqlite = Sqlite::open(file).await?;
+async fn found(store: &Store) -> Result<BTreeMap<String, (usize, bool)>> {
+    let (backend, queues) = connect(&store.url()).await?;
     let endpoint = EndpointName::new(ENDPOINT)?;
-    sqlite.set_up(&endpoint).await?;
+    backend.set_up(&endpoint).await?;
     // Where all was lost there is no queue either.
-    sqlite.queues().create(&Address::new(BILLING)?).await?;
-    let store = sqlite.open(&endpoint, TransactionMode::TransactionScope).await?;
-    let check = rusqlite::Connection::open(file)?;
-    let answer: String = check.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
-    anyhow::ensure!(answer == "ok", "{answer}");
+    queues.create(&Address::new(BILLING)?).await?;
+    store.check()?;
+    let store = backend.open(&endpoint, TransactionMode::TransactionScope).await?;
     let mut found: BTreeMap<String, (usize, bool)> = BTreeMap::new();
     let mut note = |id: &str, content: &[u8]| {
         let (times, is_whole) = found.entry(id.to_owned()).or_insert((0, true));
@@ -188,7 +174,7 @@ async fn found(file: &Path) -> Result<BTreeMap<String, (usize, bool)>> {
         let stored = store.get(&summary.id).await?.context("what is listed is not there")?;
         note(summary.id.as_str(), &stored.message.message.body);
     }
-    for queued in sqlite.queues().browse(&Address::new(BILLING)?, 0, ALL).await? {
+    for queued in queues.browse(&Address::new(BILLING)?, 0, ALL).await? {
         note(queued.message.id.as_str(), &queued.message.body);
     }
     Ok(found)
