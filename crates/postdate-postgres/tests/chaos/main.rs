@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "who looks at a test that failed wants to know how far it came")]
 
+mod a_silent_server;
 mod backends;
 mod chance;
 mod clients;
@@ -14,4 +15,3 @@ mod proxy;
 mod receivers;
 mod restarts;
 mod scene;
-mod silence;
