@@ -113,20 +113,23 @@ fn explain(error: &sqlx::Error) -> (StoreErrorKind, Cow<'static, str>) {
             error.try_downcast_ref::<PgDatabaseError>().map_or("", PgDatabaseError::code),
             error.message(),
         ),
-        sqlx::Error::Io(error) => (Kind::Unavailable, unreachable(error)),
-        sqlx::Error::Tls(error) => {
-            let detail = format!(
-                "the server's certificate was not accepted: {}; give the authority with sslrootcert=FILE, or choose \
-                 another sslmode if you can do without",
-                one_line(&error.to_string())
-            );
-            (Kind::Configuration, detail.into())
+        // What is wrong with a certificate comes as invalid data.
+        sqlx::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+            (Kind::Configuration, not_accepted(error))
         }
+        sqlx::Error::Io(error) => (Kind::Unavailable, unreachable(error)),
+        sqlx::Error::Tls(error) => (Kind::Configuration, not_accepted(&**error)),
         sqlx::Error::Configuration(error) => {
             (Kind::Configuration, format!("{}; correct the URL", one_line(&error.to_string())).into())
         }
         error => (Kind::Unavailable, format!("{}; try again", one_line(&error.to_string())).into()),
     }
+}
+
+fn not_accepted(error: &(dyn Error + 'static)) -> Cow<'static, str> {
+    let said = one_line(&error.to_string());
+    let advice = "give the authority with sslrootcert=FILE, or choose another sslmode if you can do without";
+    format!("the server's certificate was not accepted: {said}; {advice}").into()
 }
 
 fn unreachable(error: &io::Error) -> Cow<'static, str> {
