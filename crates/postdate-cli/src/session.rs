@@ -24,6 +24,7 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) struct Transport {
     pub(crate) url: StoreUrl,
+    pub(crate) backend: Arc<dyn Backend>,
     /// None where a store has none.
     pub(crate) queues: Option<Arc<dyn Queues>>,
 }
@@ -35,7 +36,7 @@ impl Session {
         let Connected { backend, queues } = postdate::connect(url.secret()).await?;
         let transport = match elsewhere(options)? {
             Some(transport) => Transport::at(transport).await?,
-            None => Transport { url: url.clone(), queues },
+            None => Transport { url: url.clone(), backend: backend.clone(), queues },
         };
         Ok(Self { url, endpoint: options.endpoint.clone(), backend, transport })
     }
@@ -86,8 +87,8 @@ impl Transport {
     }
 
     async fn at(url: StoreUrl) -> Result<Self, Failure> {
-        let queues = postdate::connect(url.secret()).await?.queues;
-        Ok(Self { url, queues })
+        let Connected { backend, queues } = postdate::connect(url.secret()).await?;
+        Ok(Self { url, backend, queues })
     }
 
     pub(crate) fn queues(&self) -> Result<&Arc<dyn Queues>, Failure> {

@@ -42,8 +42,9 @@ pub(crate) fn start() -> ExitCode {
         }
     }
     if matches!(cli.verb, Verb::Conformance(_)) {
-        for name in written.iter().filter(|name| **name != "store") {
-            output.note(&format!("the checks use a {name} of their own; --{name} has no effect here"));
+        let own = [("endpoint", "endpoints"), ("transport", "queues")];
+        for (name, own) in own.into_iter().filter(|(name, _)| written.contains(name)) {
+            output.note(&format!("the checks use {own} of their own; --{name} has no effect here"));
         }
     }
     match run(cli, &output) {

@@ -13,15 +13,17 @@ pub(crate) struct Fault {
     kind: StoreErrorKind,
     detail: Cow<'static, str>,
     source: Option<Arc<dyn Error + Send + Sync>>,
+    is_collision: bool,
 }
 
-const IN_THE_WAY: &str = "another transaction was in the way; try again";
+/// Another transaction was in the way, of which one had to go.
+const COLLISIONS: [&str; 3] = ["40001", "40P01", "55P03"];
 
 pub(crate) type Result<T, E = Fault> = std::result::Result<T, E>;
 
 impl Fault {
     pub(crate) fn new(kind: StoreErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into(), source: None }
+        Self { kind, detail: detail.into(), source: None, is_collision: false }
     }
 
     pub(crate) fn no_such_queue(queue: impl std::fmt::Display) -> Self {
@@ -42,7 +44,7 @@ impl Fault {
     /// A claim whose connection broke: what it held belongs to others now.
     pub(crate) fn claim_lost(self) -> Self {
         let detail = format!("the transaction that held the messages is gone ({}); fetch again", self.detail);
-        Self { kind: StoreErrorKind::ClaimLost, detail: detail.into(), source: self.source }
+        Self { kind: StoreErrorKind::ClaimLost, detail: detail.into(), ..self }
     }
 
     /// Whether this is what somebody asked for, and nothing is wrong with the connection.
@@ -50,9 +52,9 @@ impl Fault {
         self.kind == StoreErrorKind::Conflict
     }
 
-    /// Whether the server undid everything in favour of another transaction.
-    pub(crate) fn was_in_the_way(&self) -> bool {
-        self.detail == IN_THE_WAY
+    /// Whether the same may succeed at once: nothing of it was done, because another transaction was in the way.
+    pub(crate) fn is_collision(&self) -> bool {
+        self.is_collision
     }
 
     pub(crate) fn kind(&self) -> StoreErrorKind {
@@ -76,7 +78,9 @@ pub(crate) fn missing_queue(queue: impl std::fmt::Display) -> String {
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
         let (kind, detail) = explain(&error);
-        Self { kind, detail, source: Some(Arc::new(Told(told(&error)))) }
+        let code = error.as_database_error().and_then(|error| error.code());
+        let is_collision = code.is_some_and(|code| COLLISIONS.contains(&&*code));
+        Self { kind, detail, source: Some(Arc::new(Told(told(&error)))), is_collision }
     }
 }
 
@@ -109,20 +113,23 @@ fn explain(error: &sqlx::Error) -> (StoreErrorKind, Cow<'static, str>) {
             error.try_downcast_ref::<PgDatabaseError>().map_or("", PgDatabaseError::code),
             error.message(),
         ),
-        sqlx::Error::Io(error) => (Kind::Unavailable, unreachable(error)),
-        sqlx::Error::Tls(error) => {
-            let detail = format!(
-                "the server's certificate was not accepted: {}; give the authority with sslrootcert=FILE, or choose \
-                 another sslmode if you can do without",
-                one_line(&error.to_string())
-            );
-            (Kind::Configuration, detail.into())
+        // What is wrong with a certificate comes as invalid data.
+        sqlx::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+            (Kind::Configuration, not_accepted(error))
         }
+        sqlx::Error::Io(error) => (Kind::Unavailable, unreachable(error)),
+        sqlx::Error::Tls(error) => (Kind::Configuration, not_accepted(&**error)),
         sqlx::Error::Configuration(error) => {
             (Kind::Configuration, format!("{}; correct the URL", one_line(&error.to_string())).into())
         }
         error => (Kind::Unavailable, format!("{}; try again", one_line(&error.to_string())).into()),
     }
+}
+
+fn not_accepted(error: &(dyn Error + 'static)) -> Cow<'static, str> {
+    let said = one_line(&error.to_string());
+    let advice = "give the authority with sslrootcert=FILE, or choose another sslmode if you can do without";
+    format!("the server's certificate was not accepted: {said}; {advice}").into()
 }
 
 fn unreachable(error: &io::Error) -> Cow<'static, str> {
@@ -167,7 +174,9 @@ fn explain_state(code: &str, message: &str) -> (StoreErrorKind, Cow<'static, str
             Kind::Unavailable,
             "a statement of this transaction failed, and all of it is undone; try again".into(),
         ),
-        "55P03" | "40001" | "40P01" => (Kind::Unavailable, IN_THE_WAY.into()),
+        collision if COLLISIONS.contains(&collision) => {
+            (Kind::Unavailable, "another transaction was in the way; try again".into())
+        }
         "XX001" | "XX002" => {
             (Kind::Corrupt, with("look at the server's disk and its log, and restore a backup"))
         }

@@ -27,9 +27,6 @@ pub(crate) struct Job {
 
 type Answer = Result<Stored>;
 
-/// So often something is tried of which the server undoes all because of others who store the same.
-const TRIES: usize = 5;
-
 /// Stores messages, all or none, of which there is at least one.
 pub(crate) async fn store(place: &Arc<Place>, endpoint: i32, messages: &[DelayedMessage]) -> Answer {
     check(messages)?;
@@ -80,8 +77,7 @@ async fn store_group(place: &Arc<Place>, connection: Option<Lent>, group: Vec<Jo
         Err(fault) if fault.kind() == StoreErrorKind::Other && group.len() > 1 => {
             one_by_one(place, None, group).await
         }
-        // Somebody stores the same in another order, and each has what the other waits for.
-        Err(fault) if fault.was_in_the_way() => one_by_one(place, None, group).await,
+        Err(fault) if fault.is_collision() => one_by_one(place, None, group).await,
         Err(fault) => {
             group.into_iter().for_each(|job| job.answer(place, Err(fault.clone())));
             None
@@ -120,38 +116,26 @@ async fn carefully(
 
 async fn one_by_one(place: &Arc<Place>, mut connection: Option<Lent>, jobs: Vec<Job>) -> Option<Lent> {
     for job in jobs {
-        let mut tries = TRIES;
-        let answer = loop {
-            let (lent, answer) = alone(place, connection.take(), &job).await;
-            connection = lent;
-            tries -= 1;
-            // Nothing of it was done, and who was in the way is through.
-            if tries == 0 || !answer.as_ref().is_err_and(Fault::was_in_the_way) {
-                break answer;
+        let lent = connection.take();
+        let alone = async {
+            let mut lent = match lent {
+                Some(lent) => lent,
+                None => place.connections.lend().await?,
+            };
+            let messages = job.messages.iter().map(|message| (job.endpoint, message));
+            let stored = all_or_none(&mut lent, &place.sql, &Batch::of(messages)).await;
+            Ok((lent, stored))
+        };
+        let answer = match within(alone).await {
+            Ok((lent, stored)) => {
+                connection = (stored.is_ok() || stored.as_ref().is_err_and(Fault::is_answer)).then_some(lent);
+                stored
             }
+            Err(fault) => Err(fault),
         };
         job.answer(place, answer);
     }
     connection
-}
-
-async fn alone(place: &Arc<Place>, connection: Option<Lent>, job: &Job) -> (Option<Lent>, Answer) {
-    let store = async {
-        let mut lent = match connection {
-            Some(lent) => lent,
-            None => place.connections.lend().await?,
-        };
-        let messages = job.messages.iter().map(|message| (job.endpoint, message));
-        let stored = all_or_none(&mut lent, &place.sql, &Batch::of(messages)).await;
-        Ok((lent, stored))
-    };
-    match within(store).await {
-        Ok((lent, stored)) => {
-            let is_in_order = stored.is_ok() || stored.as_ref().is_err_and(Fault::is_answer);
-            (is_in_order.then_some(lent), stored)
-        }
-        Err(fault) => (None, Err(fault)),
-    }
 }
 
 impl Job {

@@ -213,7 +213,7 @@ pub(crate) struct ConformanceArgs {
 impl ConformanceArgs {
     const HELP: &'static str = "\
 It takes about a minute, and judges how the place works, not what is in the store; for that see `verify`.
-The checks use endpoints of their own: --endpoint has no effect.
+The checks use endpoints and queues of their own: --endpoint and --transport have no effect.
 
 Examples:
   postdate conformance --filter queues/browsing

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use jiff::{SignedDuration, Timestamp, civil::date, tz::TimeZone};
-use postdate::{DelayedMessageStore, Filter, ListQuery, StoreError};
+use postdate::{Backend, DelayedMessageStore, Filter, ListQuery, StoreError};
 use serde::Serialize;
 
 use crate::{
@@ -46,7 +46,10 @@ pub(crate) async fn run(options: &Options, output: &Output) -> Result<Exit, Fail
         return Ok(checklist.worst);
     };
     checklist.say("durability", durability(&session))?;
-    checklist.settings(&session).await?;
+    checklist.settings(session.backend.as_ref()).await?;
+    if session.transport.url != session.url {
+        checklist.settings(session.transport.backend.as_ref()).await?;
+    }
     if let Some(store) = checklist
         .tried("schema", session.store().await, |_| format!("set up for the endpoint {}", session.endpoint))?
     {
@@ -61,8 +64,8 @@ pub(crate) async fn run(options: &Options, output: &Output) -> Result<Exit, Fail
 
 impl Checklist<'_> {
     /// What weakens the store's promises. Where nothing does, there is nothing to say: not every store can tell.
-    async fn settings(&mut self, session: &Session) -> Result<(), Failure> {
-        match session.backend.warnings().await {
+    async fn settings(&mut self, backend: &dyn Backend) -> Result<(), Failure> {
+        match backend.warnings().await {
             Ok(warnings) => {
                 warnings.into_iter().try_for_each(|warning| self.say("settings", (Grade::Warning, warning)))
             }

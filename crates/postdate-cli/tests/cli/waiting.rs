@@ -226,6 +226,9 @@ fn what_weakens_a_store_is_a_warning() {
     let detail = warnings[0]["detail"].as_str().unwrap();
     assert!(detail.contains("power failure") && detail.contains("leave the option out"), "{detail}");
     assert!(place.ok(&["verify", "--store", store]).stdout.contains("warning  settings    durability"));
+    place.ok(&["setup"]);
+    let elsewhere = place.json(&["verify", "--transport", store]);
+    assert!(elsewhere.iter().any(|check| check["check"] == "settings"), "{elsewhere:?}");
 }
 
 #[test]

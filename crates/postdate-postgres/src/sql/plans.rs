@@ -7,6 +7,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, Row, postgres::PgConnect
 use super::Statements;
 use crate::{Options, Postgres, schema, server::Engine};
 
+const FETCH: &str = "int4, timestamptz, int8, text[], int8[], int8, int8, bool";
+
 /// A schema with so many messages of two endpoints that are due next year, and a few that are due.
 async fn place(future: usize) -> (Postgres, PgConnection) {
     let connect = PgConnectOptions::from_str(&test_postgres::url()).unwrap();
@@ -64,12 +66,8 @@ async fn no_plan_for_due_messages_walks_through_those_of_next_year() {
     let (backend, mut connection) = place(50_000).await;
     let sql = &backend.place.sql;
     for (name, statement, types, values) in [
-        (
-            "fetch",
-            &sql.fetch,
-            "int4, timestamptz, int8, text[], int8[], int8, int8, bool",
-            "1, '-infinity', 0, '{}', '{}', 500, 16777216, false",
-        ),
+        ("fetch", &sql.fetch, FETCH, "1, '-infinity', 0, '{}', '{}', 500, 16777216, true"),
+        ("fetch what is untouched", &sql.fetch, FETCH, "1, '-infinity', 0, '{}', '{}', 500, 16777216, false"),
         ("more_due", &sql.more_due, "int4, timestamptz, text[], int8[]", "1, now(), '{}', '{}'"),
         ("next_due", &sql.next_due, "int4, text[]", "1, '{}'"),
         ("cancel", &sql.cancel, "int4, text[]", "1, '{m2,m30000}'"),
@@ -93,11 +91,25 @@ async fn no_plan_for_due_messages_walks_through_those_of_next_year() {
 async fn a_drain_that_goes_on_begins_at_its_place() {
     let (backend, mut connection) = place(1_000).await;
     let values = "1, now() - interval '1 hour', 5, '{}', '{}', 500, 16777216, false";
-    let types = "int4, timestamptz, int8, text[], int8[], int8, int8, bool";
-    let plan = explain(&mut connection, &backend.place.sql.fetch, types, values).await;
+    let plan = explain(&mut connection, &backend.place.sql.fetch, FETCH, values).await;
     let condition = plan.lines().find(|line| line.contains("Index Cond")).unwrap();
     assert!(condition.contains("ROW(attempt_at, seq) > ROW($2, $3)"), "{plan}");
     assert!(condition.contains("statement_timestamp()"), "{plan}");
+}
+
+/// To try the lock of a row that somebody holds is dearer than all else that is done with a row.
+#[tokio::test]
+async fn a_drain_that_goes_on_passes_by_what_others_hold_before_it_tries_a_lock() {
+    let (backend, mut connection) = place(500).await;
+    let connect = PgConnectOptions::from_str(&test_postgres::url()).unwrap();
+    let mut other = connect.connect().await.unwrap();
+    let hold = "BEGIN; SELECT 1 FROM {message} WHERE attempt_at <= now() AND endpoint = 1 LIMIT 7 FOR UPDATE";
+    sqlx::raw_sql(AssertSqlSafe(backend.place.names.fill(hold))).execute(&mut other).await.unwrap();
+    for (front, removed) in [("false", 1), ("true", 0)] {
+        let values = format!("1, '-infinity', 0, '{{}}', '{{}}', 500, 16777216, {front}");
+        let plan = explain(&mut connection, &backend.place.sql.fetch, FETCH, &values).await;
+        assert_eq!(plan.matches("Rows Removed by Filter: 7").count(), removed, "{plan}");
+    }
 }
 
 #[test]

@@ -154,7 +154,24 @@ pub(crate) async fn insert(
 }
 
 /// Stores messages in a transaction of their own. All or none.
+///
+/// Two who store the same messages in opposite orders wait for each other until the server ends one of them. They cannot
+/// be brought into one order: it is that in which they are fetched.
 pub(crate) async fn all_or_none(
+    connection: &mut PgConnection,
+    sql: &Statements,
+    batch: &Batch<'_>,
+) -> Result<Stored> {
+    for _ in 1..TRIES {
+        match all_or_none_once(connection, sql, batch).await {
+            Err(fault) if fault.is_collision() => {}
+            outcome => return outcome,
+        }
+    }
+    all_or_none_once(connection, sql, batch).await
+}
+
+async fn all_or_none_once(
     connection: &mut PgConnection,
     sql: &Statements,
     batch: &Batch<'_>,

@@ -6,6 +6,8 @@ mod enqueue;
 mod place;
 mod queues;
 mod schema;
+#[cfg(unix)]
+mod servers;
 mod storing;
 mod transactions;
 mod wake;
