@@ -105,7 +105,7 @@ impl fmt::Display for Row {
             write!(f, "   idle/s")?;
         }
         writeln!(f)?;
-        let sides = [&self.ours, &self.bound].into_iter().chain(&self.peers);
+        let mut sides = [&self.ours, &self.bound].into_iter().chain(&self.peers);
         sides.try_for_each(|side| writeln!(f, "{side}"))
     }
 }
