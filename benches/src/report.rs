@@ -105,8 +105,8 @@ impl fmt::Display for Row {
             write!(f, "   idle/s")?;
         }
         writeln!(f)?;
-        let sides = [&self.ours, &self.bound].into_iter().chain(&self.peers);
-        sides.map(|side| writeln!(f, "{side}")).collect()
+        let mut sides = [&self.ours, &self.bound].into_iter().chain(&self.peers);
+        sides.try_for_each(|side| writeln!(f, "{side}"))
     }
 }
 
