@@ -9,7 +9,6 @@ use postdate_core::{
 use tokio::runtime::Handle;
 
 use crate::{
-    connections::IDLE_TRANSACTION_LIMIT,
     error::{Fault, Result},
     place::within,
     sql::query,
@@ -152,7 +151,7 @@ impl Claim for PostgresClaim {
             self.state = State::Lost;
             return Err(self.shared.place.error(fault.claim_lost(), Operation::Renew));
         }
-        self.expires = began.checked_add(IDLE_TRANSACTION_LIMIT);
+        self.expires = began.checked_add(self.shared.place.claim_limit);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use postdate_core::StoreErrorKind;
-use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::error::{Fault, Result};
@@ -33,17 +33,15 @@ const IDLE_LIMIT: Duration = Duration::from_secs(600);
 const SESSION: &str = "
     SET default_transaction_isolation TO 'read committed';
     SET statement_timeout TO 30000;
-    SET idle_in_transaction_session_timeout TO 60000;
     SELECT set_config(name, 'off', false) FROM pg_catalog.pg_settings
         WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'jit')";
-
-/// After so long without a word the server ends a transaction, as [`SESSION`] says.
-pub(crate) const IDLE_TRANSACTION_LIMIT: Duration = Duration::from_secs(60);
 
 /// Lends connections, at most so many at a time.
 #[derive(Debug)]
 pub(crate) struct Connections {
     options: PgConnectOptions,
+    /// After so long without a word the server ends a transaction.
+    idle_limit: Duration,
     idle: Mutex<Vec<Idle>>,
     permits: Arc<Semaphore>,
 }
@@ -54,8 +52,13 @@ struct Idle {
 }
 
 impl Connections {
-    pub(crate) fn new(options: PgConnectOptions, most: usize) -> Arc<Self> {
-        Arc::new(Self { options, idle: Mutex::default(), permits: Arc::new(Semaphore::new(most)) })
+    pub(crate) fn new(options: PgConnectOptions, idle_limit: Duration, most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            options,
+            idle_limit,
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(most)),
+        })
     }
 
     /// Lends a connection: the one that was used last, or a new one.
@@ -75,7 +78,7 @@ impl Connections {
         let (connected, lent) = oneshot::channel();
         let owner = Arc::clone(self);
         tokio::spawn(async move {
-            let connection = connect(&owner.options).await;
+            let connection = connect(&owner.options, owner.idle_limit).await;
             if let Err(Ok(unwanted)) = connected.send(connection.map(|it| owner.lent(it, permit))) {
                 unwanted.give_back();
             }
@@ -151,10 +154,11 @@ impl fmt::Debug for Idle {
     }
 }
 
-async fn connect(options: &PgConnectOptions) -> Result<PgConnection> {
+async fn connect(options: &PgConnectOptions, idle_limit: Duration) -> Result<PgConnection> {
     let connect = async {
         let mut connection = PgConnection::connect_with(options).await?;
-        sqlx::raw_sql(SESSION).execute(&mut connection).await?;
+        let limit = format!("; SET idle_in_transaction_session_timeout TO {}", idle_limit.as_millis());
+        sqlx::raw_sql(AssertSqlSafe(SESSION.to_owned() + &limit)).execute(&mut connection).await?;
         Ok(connection)
     };
     match tokio::time::timeout(CONNECT_LIMIT, connect).await {

@@ -7,7 +7,8 @@ use postdate_core::{Connected, Driver};
 use crate::{Postgres, scratch::ScratchSchema};
 
 /// Connects by URL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with the options that
-/// [`Options`](crate::Options) has (`schema`, `prefix`, `connections`, `poll` in seconds) and those of the driver
+/// [`Options`](crate::Options) has (`schema`, `prefix`, `connections`, `poll` and
+/// `claim_limit` in seconds) and those of the driver
 /// (`sslmode`, `sslrootcert`, `host`, ...).
 pub const DRIVER: Driver = Driver {
     name: "postgres",

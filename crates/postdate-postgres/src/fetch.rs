@@ -7,7 +7,6 @@ use sqlx::{Row, postgres::PgRow};
 
 use crate::{
     claim::{Held, PostgresClaim},
-    connections::IDLE_TRANSACTION_LIMIT,
     error::Result,
     position::{FRONT, Place},
     record::{self, Content},
@@ -50,7 +49,7 @@ pub(crate) async fn claim_due(shared: &Arc<Shared>, request: FetchDue<'_>) -> Re
             continue;
         }
         let now = found.now.unwrap_or(PgInstant::NEVER).timestamp();
-        let expires = began.checked_add(IDLE_TRANSACTION_LIMIT);
+        let expires = began.checked_add(shared.place.claim_limit);
         let (messages, held) = found.into_batch();
         let transaction = if messages.is_empty() && shared.mode != TransactionMode::TransactionScope {
             transaction.roll_back().await?;
@@ -116,7 +115,8 @@ async fn search(
     let took = began.elapsed();
     let before = found.rows.len();
     for row in &rows {
-        found.now.get_or_insert(row.try_get_unchecked(0)?);
+        // What the last search found may not have been due at the first.
+        found.now = Some(row.try_get_unchecked(0)?);
         if let Some(seq) = row.try_get::<Option<i64>, _>(1)? {
             found.add(row, seq)?;
         }

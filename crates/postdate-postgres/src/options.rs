@@ -41,6 +41,7 @@ pub struct Options {
     prefix: String,
     pub(crate) connections: usize,
     pub(crate) poll: Duration,
+    pub(crate) claim_limit: Duration,
 }
 
 impl Options {
@@ -61,6 +62,7 @@ impl Options {
             prefix: String::new(),
             connections: 8,
             poll: Duration::from_secs(1),
+            claim_limit: Duration::from_secs(60),
         }
     }
 
@@ -94,6 +96,14 @@ impl Options {
         self
     }
 
+    /// The server ends a claim whose holder says nothing for so long, and others get its messages. A minute unless it is
+    /// set, a second at least. Holders say something at half of it.
+    #[must_use]
+    pub fn claim_limit(mut self, limit: Duration) -> Self {
+        self.claim_limit = limit.clamp(Duration::from_secs(1), Duration::from_secs(3_600));
+        self
+    }
+
     pub(crate) fn names(&self) -> Result<Names> {
         Names::new(&self.schema, &self.prefix)
     }
@@ -109,7 +119,7 @@ impl Options {
         let mut theirs = Vec::new();
         for (key, value) in parsed.query_pairs().into_owned() {
             match key.as_str() {
-                "schema" | "prefix" | "connections" | "poll" => ours.push((key, value)),
+                "schema" | "prefix" | "connections" | "poll" | "claim_limit" => ours.push((key, value)),
                 known if OF_THE_DRIVER.contains(&known) => {
                     has_ssl_mode |= known == "sslmode";
                     theirs.push((key, value));
@@ -137,7 +147,8 @@ impl Options {
                 "schema" => options.schema(value),
                 "prefix" => options.prefix(value),
                 "connections" => options.connections(number(&key, &value)?),
-                _ => options.poll(Duration::from_secs(number(&key, &value)?)),
+                "poll" => options.poll(Duration::from_secs(number(&key, &value)?)),
+                _ => options.claim_limit(Duration::from_secs(number(&key, &value)?)),
             };
         }
         Ok(options)
@@ -159,7 +170,7 @@ fn not_understood(url: &Url, options: &[(String, String)]) -> Fault {
 }
 
 fn unknown(key: &str) -> Fault {
-    let known = ["schema", "prefix", "connections", "poll"].iter().chain(&OF_THE_DRIVER);
+    let known = ["schema", "prefix", "connections", "poll", "claim_limit"].iter().chain(&OF_THE_DRIVER);
     let known = known.copied().collect::<Vec<_>>().join(", ");
     wrong(format!("unknown option {key:?}; the options are {known}"))
 }

@@ -42,6 +42,8 @@ pub(crate) struct Place {
     pub(crate) connections: Arc<Connections>,
     /// For claims, which last as long as their holders like: no call has to wait for them.
     pub(crate) claims: Arc<Connections>,
+    /// How long a claim lasts whose holder says nothing.
+    pub(crate) claim_limit: Duration,
     pub(crate) wakes: Arc<Wakes>,
     pub(crate) listener: Listener,
     pub(crate) notifier: Notifier,
@@ -56,7 +58,8 @@ impl Place {
         let shown = options.shown.clone();
         let opened = async {
             let names = options.names()?;
-            let connections = Connections::new(options.connect.clone(), options.connections);
+            let connections =
+                Connections::new(options.connect.clone(), options.claim_limit, options.connections);
             let mut connection = connections.lend().await?;
             let engine = Engine::of(&mut connection).await?;
             connection.give_back();
@@ -70,7 +73,8 @@ impl Place {
                 sql,
                 stores: Waiting::default(),
                 sends: Waiting::default(),
-                claims: Connections::new(options.connect, MOST_CLAIMS),
+                claims: Connections::new(options.connect, options.claim_limit, MOST_CLAIMS),
+                claim_limit: options.claim_limit,
                 shown: options.shown,
                 names,
                 engine,

@@ -1,6 +1,8 @@
 //! All statements, each named by what it does. Names of tables stand in braces; see [`Names::fill`].
 
 #[cfg(test)]
+mod early_plans;
+#[cfg(test)]
 mod plans;
 
 use std::sync::Arc;

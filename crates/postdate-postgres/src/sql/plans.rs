@@ -35,7 +35,12 @@ async fn place(future: usize) -> (Postgres, PgConnection) {
 }
 
 /// The plan as the server carried it out.
-async fn explain(connection: &mut PgConnection, statement: &str, types: &str, values: &str) -> String {
+pub(super) async fn explain(
+    connection: &mut PgConnection,
+    statement: &str,
+    types: &str,
+    values: &str,
+) -> String {
     let explain = format!(
         "DEALLOCATE ALL; BEGIN; PREPARE p ({types}) AS {statement};
          EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE p ({values}); ROLLBACK"

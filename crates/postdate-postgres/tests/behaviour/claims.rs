@@ -7,6 +7,8 @@ use postdate_core::{
     StoreErrorKind, TransactionMode,
 };
 
+use postdate_postgres::Postgres;
+
 use crate::place::{Place, endpoint, message, store, until};
 
 const PAST: Due = Due::NOW;
@@ -71,20 +73,24 @@ async fn renewing_keeps_the_servers_time_out_away_and_notices_a_lost_session() {
 }
 
 #[tokio::test]
-async fn a_frozen_dispatcher_frees_its_messages_by_the_servers_time_out() {
+async fn a_frozen_dispatcher_loses_its_messages_by_the_servers_time_out() {
     let place = Place::new();
-    let backend = place.open_marked().await;
+    let limit = Duration::from_secs(1);
+    let backend = Postgres::with_options(place.options().claim_limit(limit)).await.unwrap();
     let store = store(&backend).await;
     store.store(&[message("a", PAST)]).await.unwrap();
-    let batch = fetch(&*store, 1).await;
-    // The session's own time-out is a minute; a shorter one in the same session shows the same.
-    let limit = place
-        .number("SELECT setting::int8 FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'");
-    assert_eq!(limit.await, 0, "the server's own default is none");
-    let expires = batch.claim.expires().unwrap();
-    assert!(expires <= std::time::Instant::now() + Duration::from_secs(60));
-    drop(batch);
-    until("the message to be free", async || !fetch(&*store, 1).await.messages.is_empty()).await;
+    let begun = std::time::Instant::now();
+    let mut frozen = fetch(&*store, 1).await;
+    assert!(frozen.claim.expires().unwrap() >= begun + limit);
+    let other = place.store().await;
+    until("the message to be free", async || !fetch(&*other, 1).await.messages.is_empty()).await;
+    assert!(begun.elapsed() >= limit);
+    let error = match frozen.claim.remove(&[message("a", PAST).message.id]).await {
+        Ok(_) => frozen.claim.commit().await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert_eq!(error.kind(), StoreErrorKind::ClaimLost, "{error}");
+    assert_eq!(fetch(&*other, 1).await.messages.len(), 1);
 }
 
 #[tokio::test]
