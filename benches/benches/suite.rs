@@ -15,7 +15,7 @@ usage: cargo xtask bench [OPTIONS] [NAME]...
   --quick          a tenth of the messages, one round: shows that all work, not how fast
   --rounds N       how often each is measured [default: 5]
   --folder FOLDER  where the files are made, on the disk that matters [default: .]
-  --postgres URL   the PostgreSQL server; its user makes databases and checkpoints [default: one is started in the folder]
+  --postgres URL   this server, whose user makes databases, instead of one that is started in the folder
   --peers          beside other people's queues on PostgreSQL, too, which are built first
   --json           the figures as JSON
   --list           the names of the scenarios";

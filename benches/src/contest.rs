@@ -107,16 +107,14 @@ fn chosen(options: &Options) -> Result<Vec<&'static Scenario>> {
         let wanted = scenarios.iter().filter(|scenario| options.wants(scenario.name));
         wanted.collect::<Vec<_>>()
     };
-    let (mut chosen, on_postgres) = (among(scenarios::SQLITE), among(scenarios::POSTGRES));
+    let (chosen, on_postgres) = (among(scenarios::SQLITE), among(scenarios::POSTGRES));
     ensure!(
         chosen.len() + on_postgres.len() > 0,
         "no scenario has such a name; choose among {}",
         all_names()
     );
     #[cfg(feature = "postgres")]
-    if options.postgres.is_some() {
-        chosen.extend(&on_postgres);
-    }
+    let chosen = if options.postgres.is_some() { [chosen, on_postgres.clone()].concat() } else { chosen };
     ensure!(!chosen.is_empty(), "{} needs a PostgreSQL server; give its URL", on_postgres[0].name);
     Ok(chosen)
 }

@@ -20,6 +20,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        bounds::drain::To,
         postgres::{
             server::{Database, Server},
             tests::server,
@@ -29,8 +30,11 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3_600);
 
-    async fn count(database: &Database) -> Result<i64> {
-        Ok(query_scalar("SELECT count(*) FROM message").fetch_one(&mut database.connect().await?).await?)
+    const STORED: &str = "SELECT count(*) FROM message";
+    const QUEUED: &str = "SELECT count(*) FROM queue_message";
+
+    async fn number(database: &Database, statement: &'static str) -> Result<i64> {
+        Ok(query_scalar(statement).fetch_one(&mut database.connect().await?).await?)
     }
 
     #[tokio::test]
@@ -41,7 +45,7 @@ mod tests {
         let messages = Workload::new().messages(100, Dues::FarAhead);
         let batches = store::store(&database, &messages[..60], 4, 3, LONG).await?;
         let singles = store::store(&database, &messages[60..], 8, 1, LONG).await?;
-        assert_eq!((batches.messages, singles.messages, count(&database).await?), (60, 40, 100));
+        assert_eq!((batches.messages, singles.messages, number(&database, STORED).await?), (60, 40, 100));
         Ok(())
     }
 
@@ -51,10 +55,13 @@ mod tests {
         let database = Server::new(&server.url())?.empty_database().await?;
         create(&database).await?;
         let (mut workload, mut connection) = (Workload::new(), database.connect().await?);
-        store::fill(&mut connection, &workload.messages(2_100, Dues::Overdue)).await?;
-        store::fill(&mut connection, &workload.messages(50, Dues::FarAhead)).await?;
-        assert_eq!(drain::drain(&database, 4).await?.messages, 2_100);
-        assert_eq!(count(&database).await?, 50);
+        for (to, queued) in [(To::Nowhere, 0), (To::LocalQueue, 2_100)] {
+            store::fill(&mut connection, &workload.messages(2_100, Dues::Overdue)).await?;
+            store::fill(&mut connection, &workload.messages(25, Dues::FarAhead)).await?;
+            assert_eq!(drain::drain(&database, 4, to).await?.messages, 2_100);
+            assert_eq!(number(&database, QUEUED).await?, queued);
+        }
+        assert_eq!(number(&database, STORED).await?, 50);
         Ok(())
     }
 

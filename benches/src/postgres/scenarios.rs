@@ -23,6 +23,7 @@ pub(crate) const ALL: &[Scenario] = &[
     drain::ONE_WORKER,
     drain::FOUR_WORKERS,
     drain::SIX_DISPATCHERS,
+    drain::QUEUE,
     drain::OLD_SNAPSHOT,
     drain::OLD_SNAPSHOT_COST,
     drain::BACKLOG,

@@ -21,6 +21,8 @@ const INSERT_ONE: &str = "INSERT INTO message (endpoint, attempt_at, due, asked,
 const LOCK_DUE: &str = "SELECT ctid, id, destination, due, failures, headers, body FROM message \
                         WHERE endpoint = 1 AND attempt_at <= now() ORDER BY attempt_at, seq LIMIT 500 \
                         FOR UPDATE SKIP LOCKED";
+const ENQUEUE: &str = "INSERT INTO queue_message (queue, id, headers, body) \
+                       SELECT 1, * FROM unnest($1::text[], $2::bytea[], $3::bytea[])";
 const DELETE: &str = "DELETE FROM message WHERE ctid = ANY($1)";
 const WAIT: &str = "SELECT (extract(epoch FROM min(attempt_at) - clock_timestamp()) * 1000000)::bigint FROM message \
                     WHERE endpoint = 1";
@@ -30,11 +32,11 @@ const WAIT: &str = "SELECT (extract(epoch FROM min(attempt_at) - clock_timestamp
 pub(super) struct Row {
     place: Place,
     pub(super) due: Timestamp,
-    _id: String,
+    id: String,
     _destination: String,
     _failures: i32,
-    _headers: Vec<u8>,
-    _body: Vec<u8>,
+    headers: Vec<u8>,
+    body: Vec<u8>,
 }
 
 pub(crate) async fn create(database: &Database) -> Result<()> {
@@ -72,6 +74,16 @@ pub(super) async fn delete(connection: &mut PgConnection, rows: &[Row]) -> sqlx:
     Ok(())
 }
 
+/// Puts what is due into a queue.
+pub(super) async fn enqueue(connection: &mut PgConnection, rows: &[Row]) -> sqlx::Result<()> {
+    let enqueue = query(ENQUEUE)
+        .bind(rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| &row.headers[..]).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| &row.body[..]).collect::<Vec<_>>());
+    enqueue.execute(connection).await?;
+    Ok(())
+}
+
 /// Microseconds until the next is due.
 pub(super) async fn wait(connection: &mut PgConnection) -> sqlx::Result<Option<i64>> {
     query_scalar(WAIT).fetch_one(connection).await
@@ -81,12 +93,12 @@ impl Row {
     fn read(row: &PgRow) -> sqlx::Result<Self> {
         Ok(Self {
             place: row.try_get(0)?,
-            _id: row.try_get(1)?,
+            id: row.try_get(1)?,
             _destination: row.try_get(2)?,
             due: row.try_get::<Instant, _>(3)?.0,
             _failures: row.try_get(4)?,
-            _headers: row.try_get(5)?,
-            _body: row.try_get(6)?,
+            headers: row.try_get(5)?,
+            body: row.try_get(6)?,
         })
     }
 }

@@ -47,6 +47,16 @@ pub(super) const SIX_DISPATCHERS: Scenario = Scenario {
     },
 };
 
+pub(super) const QUEUE: Scenario = Scenario {
+    name: "postgres/drain/queue",
+    ours: "postdate: to a queue in the same schema, exactly once",
+    bound: "by hand: lock 500, insert them into a queue, delete them",
+    prepare: |ground| {
+        let load = Load { to: To::LocalQueue, ..Load::plain(ground) };
+        Ok(Entrants::pair(ours(load), by_hand(load)))
+    },
+};
+
 pub(super) const OLD_SNAPSHOT: Scenario = Scenario {
     name: "postgres/drain/old-snapshot",
     ours: "postdate: beside a transaction as old as the round",
@@ -86,6 +96,7 @@ pub(super) const BACKLOG_COST: Scenario = Scenario {
 
 #[derive(Clone, Copy)]
 struct Load {
+    to: To,
     /// Stored before each round.
     due: usize,
     /// Stored before the first round, and still there after the last one.
@@ -96,7 +107,7 @@ struct Load {
 
 impl Load {
     fn plain(ground: &Ground) -> Self {
-        Self { due: ground.scaled(100_000), far: 0, workers: 1, old_snapshot: false }
+        Self { to: To::Nowhere, due: ground.scaled(100_000), far: 0, workers: 1, old_snapshot: false }
     }
 
     fn beside_backlog(ground: &Ground) -> Self {
@@ -139,7 +150,7 @@ fn ours(load: Load) -> Contestant {
             }
         };
         fill(load.due, Dues::Overdue, &mut workload, |messages| ours.fill(ground, messages))?;
-        let drain = || ours.drain(ground, To::Nowhere, load.due);
+        let drain = || ours.drain(ground, load.to, load.due);
         let measured = load.drained(ground, &database, drain)?;
         if load.far > 0 {
             kept = Some((database, ours));
@@ -171,7 +182,7 @@ fn by_hand(load: Load) -> Contestant {
             }
         };
         fill_with(&database, &mut workload, load.due, Dues::Overdue)?;
-        let drain = || ground.runtime.block_on(by_hand::drain::drain(&database, load.workers));
+        let drain = || ground.runtime.block_on(by_hand::drain::drain(&database, load.workers, load.to));
         let measured = load.drained(ground, &database, drain)?;
         if load.far > 0 {
             kept = Some(database);

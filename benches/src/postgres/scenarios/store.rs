@@ -30,7 +30,7 @@ pub(super) const ONE_PRODUCER: Scenario = Scenario {
 pub(super) const EIGHT_PRODUCERS: Scenario = Scenario {
     name: "postgres/store/8-producers",
     ours: "postdate: eight tasks, one message in each call",
-    bound: "by hand: eight tasks and connections, one message in each commit",
+    bound: "by hand: eight tasks, one message in each commit",
     prepare: |ground| entrants(ground, 100_000, 8, 1, SINGLE),
 };
 
