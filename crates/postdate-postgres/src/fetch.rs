@@ -115,7 +115,8 @@ async fn search(
     let took = began.elapsed();
     let before = found.rows.len();
     for row in &rows {
-        found.now.get_or_insert(row.try_get_unchecked(0)?);
+        // What the last search found may not have been due at the first.
+        found.now = Some(row.try_get_unchecked(0)?);
         if let Some(seq) = row.try_get::<Option<i64>, _>(1)? {
             found.add(row, seq)?;
         }

@@ -126,6 +126,26 @@ impl Event {
         }
     }
 
+    /// The claim that this took, if it holds something.
+    pub(super) fn takes(&self) -> Option<ClaimNumber> {
+        match self {
+            Self::Fetched { claim, answer: Ok(batch), .. } if !batch.messages.is_empty() => Some(*claim),
+            _ => None,
+        }
+    }
+
+    /// Whether this may give a message another time while others look for what is due.
+    pub(super) fn postpones(&self) -> bool {
+        matches!(
+            self,
+            Self::Rescheduled { .. }
+                | Self::Failed { .. }
+                | Self::Removed { .. }
+                | Self::Released { .. }
+                | Self::Committed { .. }
+        )
+    }
+
     /// Notes what kind of event it was, and how it went.
     pub(super) fn note(&self, tally: &mut Tally) {
         tally.note("calls");

@@ -170,6 +170,12 @@ impl Model {
         held.map(|(id, _)| id.clone()).collect()
     }
 
+    /// The messages that nobody holds.
+    pub(super) fn free(&self) -> Vec<MessageId> {
+        let free = self.rows.iter().filter(|(_, row)| row.holder.is_none());
+        free.map(|(id, _)| id.clone()).collect()
+    }
+
     /// The messages whose next attempt the store has not told yet.
     pub(super) fn unclear(&self) -> Vec<MessageId> {
         let unclear = self.rows.iter().filter(|(_, row)| matches!(row.attempt, Attempt::Retry { .. }));
@@ -242,9 +248,12 @@ impl Model {
         let mut wanted = Vec::with_capacity(ids.len());
         for (i, id) in ids.iter().enumerate() {
             wanted.push(match self.rows.get(id) {
-                // It was held when this one was looked at, and is not any more when the next one is.
-                _ if answers.get(i) == Some(&Cancellation::InFlight) && self.was_let_go(id, company) => {
+                // One is looked at before, and another one after what happens to both in a transaction.
+                _ if answers.get(i) == Some(&Cancellation::InFlight) && self.may_be_held(id, company) => {
                     Cancellation::InFlight
+                }
+                Some(_) if answers.get(i) == Some(&Cancellation::NotFound) && self.may_go(id, company) => {
+                    Cancellation::NotFound
                 }
                 None => Cancellation::NotFound,
                 Some(row) if row.holder.is_some() => Cancellation::InFlight,
@@ -256,6 +265,16 @@ impl Model {
         }
         ensure!(*answers == wanted, "cancelling was answered with {answers:?}, not with {wanted:?}");
         Ok(())
+    }
+
+    /// Whether a call may find that an overlapping one holds the message: not any more, or not yet.
+    fn may_be_held(&self, id: &MessageId, company: Company<'_>) -> bool {
+        self.was_let_go(id, company) || self.kind == ClaimKind::Transaction && company.fetches(id)
+    }
+
+    /// Whether a call may find that an overlapping one has taken the message away.
+    fn may_go(&self, id: &MessageId, company: Company<'_>) -> bool {
+        self.kind == ClaimKind::Transaction && company.takes_away(id)
     }
 
     /// Whether a call that overlapped with the end of a transaction may have met the message before it, though it met
@@ -307,11 +326,44 @@ impl Model {
 }
 
 impl Company<'_> {
-    /// Whether a fetch may pass over this message because another call is about it: a store may look for messages
-    /// first and take them then. Of a batch that was stored it sees all or nothing.
-    fn excuses(self, id: &MessageId, fetched: &[DueMessage]) -> bool {
+    /// Whether one of the calls fetches this message.
+    fn fetches(self, id: &MessageId) -> bool {
         let Self::Overlapping(events) = self else { return false };
-        let came = |stored: &DelayedMessage| fetched.iter().any(|came| came.message.id == stored.message.id);
+        let came = |came: &DueMessage| came.message.id == *id;
+        events.iter().any(|event| match event {
+            Event::Fetched { answer: Ok(batch), .. } => batch.messages.iter().any(came),
+            _ => false,
+        })
+    }
+
+    /// Whether one of the calls gives this message another time.
+    fn moves(self, id: &MessageId) -> bool {
+        let Self::Overlapping(events) = self else { return false };
+        events.iter().any(|event| matches!(event, Event::Rescheduled { id: moved, .. } if moved == id))
+    }
+
+    /// Whether one of the calls removes this message, or may.
+    fn takes_away(self, id: &MessageId) -> bool {
+        let Self::Overlapping(events) = self else { return false };
+        events.iter().any(|event| match event {
+            Event::Cancelled { ids, answer: Ok(answers) } => ids
+                .iter()
+                .zip(answers)
+                .any(|(other, answer)| other == id && *answer == Cancellation::Cancelled),
+            Event::Removed { ids, .. } => ids.contains(id),
+            Event::Committed { .. } => true,
+            _ => false,
+        })
+    }
+
+    /// Whether a fetch may pass over this message because another call is about it: a store may look for messages
+    /// first and take them then. Of a batch that was stored it sees all or nothing, unless it looks several times in one
+    /// transaction until it has enough.
+    fn excuses(self, id: &MessageId, fetched: &[DueMessage], kind: ClaimKind) -> bool {
+        let Self::Overlapping(events) = self else { return false };
+        let came = |stored: &DelayedMessage| {
+            kind != ClaimKind::Transaction && fetched.iter().any(|came| came.message.id == stored.message.id)
+        };
         events.iter().any(|event| match event {
             Event::Stored { messages, .. } => {
                 messages.iter().any(|stored| stored.message.id == *id) && !messages.iter().any(came)

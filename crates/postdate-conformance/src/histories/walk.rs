@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     belief::Belief,
-    event::Event,
+    event::{ClaimNumber, Event},
     history::{History, Request, Step},
     model::Model,
     search::{AtStep, TooSlow},
@@ -176,6 +176,7 @@ impl Walker {
             done.push(call.make().await);
         }
         self.judge(&done)?;
+        let strays = self.strays(&done);
         for Done { endpoint, event, open } in done {
             match (event, open) {
                 (Event::Fetched { claim, answer: Ok(batch), .. }, _) if batch.messages.is_empty() => {
@@ -185,7 +186,18 @@ impl Walker {
             }
         }
         self.claims.sort_by_key(|open| open.number);
+        for (endpoint, claim) in strays {
+            self.end_stray(endpoint, claim).await?;
+        }
         self.settle().await
+    }
+
+    /// Claims that may hold more than they fetched. A server that comes upon a message which another call has just
+    /// given another time locks it before it sees that, for as long as the transaction lasts.
+    fn strays(&self, done: &[Done]) -> Vec<(usize, ClaimNumber)> {
+        let is_disturbed = done.len() > 1 && done.iter().any(|done| done.event.postpones());
+        let fetched = done.iter().filter_map(|done| Some((done.endpoint, done.event.takes()?)));
+        fetched.filter(|_| is_disturbed && self.bench.claims_have_connections()).collect()
     }
 
     fn judge(&mut self, done: &[Done]) -> Result<()> {

@@ -90,6 +90,8 @@ found! {
         by TWO within 4 because ["in no order", "listed without cause", "was fetched and is not there"];
     a_cancellation_that_tells_what_was_seen_before_is_found: store(Fault::CancelTellsWhatWasSeen),
         by TWO within 4 because ["in no order", "is not listed", "listed without cause"];
+    such_a_cancellation_is_found_beside_transactions: store_on(in_transactions, Fault::CancelTellsWhatWasSeen),
+        by TWO within 4 because ["in no order", "is not listed", "listed without cause"];
     a_claim_that_removes_after_its_lease_is_found: store(Fault::RemovesAfterItsLease),
         by LEASES within 20 because ["the answers were"];
     a_transaction_that_ends_on_commit_only_is_found: store_on(in_transactions, Fault::SettlesOnCommitOnly),

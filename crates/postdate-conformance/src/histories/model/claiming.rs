@@ -35,7 +35,7 @@ impl Model {
             self.dispatcher.get_or_insert(handle);
         }
         ensure!(batch.messages.len() <= limit, "{} messages were fetched", batch.messages.len());
-        let last = self.take(claim, except, batch)?;
+        let last = self.take(claim, except, batch, company)?;
         self.nothing_was_left(limit, except, batch, last, company)?;
         if matches!(company, Company::Alone) {
             self.contention_is_told(claim, limit, except, batch, is_barred)?;
@@ -44,7 +44,17 @@ impl Model {
     }
 
     /// Each message was free, came at its time, in order and as it was stored. Answers with the last one's place.
-    fn take(&mut self, claim: ClaimNumber, except: &[Address], batch: &Batch) -> Result<Option<Place>> {
+    ///
+    /// What was moved while it was fetched may have come at the place that it had before, from a server that looks
+    /// first and locks then.
+    fn take(
+        &mut self,
+        claim: ClaimNumber,
+        except: &[Address],
+        batch: &Batch,
+        company: Company<'_>,
+    ) -> Result<Option<Place>> {
+        let is_transaction = self.kind == ClaimKind::Transaction;
         let mut last = None;
         for came in &batch.messages {
             let id = &came.message.id;
@@ -62,7 +72,7 @@ impl Model {
                 row.due,
                 row.failures
             );
-            if let Some(place) = row.place() {
+            if let Some(place) = row.place().filter(|_| !(is_transaction && company.moves(id))) {
                 ensure!(last < Some(place), "{id} came out of order");
                 last = Some(place);
             }
@@ -82,7 +92,8 @@ impl Model {
         let sure = self.time.now().min(batch.now);
         let may_end_early = matches!(company, Company::Overlapping(_)) && !batch.messages.is_empty();
         let free = self.due(sure, except).filter(|(_, row)| row.holder.is_none());
-        let excused = |id: &MessageId| company.excuses(id, &batch.messages) || self.was_let_go(id, company);
+        let excused =
+            |id: &MessageId| company.excuses(id, &batch.messages, self.kind) || self.was_let_go(id, company);
         for (id, row) in free.filter(|(id, _)| !excused(id)) {
             ensure!(row.place() > last, "{id} was passed over");
             ensure!(

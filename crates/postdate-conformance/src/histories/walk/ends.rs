@@ -8,7 +8,10 @@ use postdate_core::{ClaimKind, Dispatching, MessageId, MessageState};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    super::{event::Event, history::Request},
+    super::{
+        event::{ClaimNumber, Event},
+        history::Request,
+    },
     Endpoint, MOMENT, Open, PATIENCE, Seat, Walker,
 };
 
@@ -21,6 +24,14 @@ impl Walker {
         self.accept(endpoint, Event::Dropped { claim: number })?;
         self.wait_until_free(endpoint, &held).await?;
         self.settle().await
+    }
+
+    /// Ends a claim that may hold more than it fetched.
+    pub(super) async fn end_stray(&mut self, endpoint: usize, claim: ClaimNumber) -> Result<()> {
+        self.claims.retain(|open| open.number != claim);
+        self.accept(endpoint, Event::Dropped { claim })?;
+        let free = self.endpoints[endpoint].belief.model().free();
+        self.wait_until_free(endpoint, &free).await
     }
 
     /// Dropping cannot wait until all can see what was given back.
