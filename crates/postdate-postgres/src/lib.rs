@@ -43,7 +43,8 @@
 //! have 63 bytes at most. **Connections**: each open claim has one, calls share [`Options::connections`], and whoever
 //! waits for messages has one more.
 //!
-//! **Receivers** hold a message for 30 s unless they renew.
+//! **Receivers** hold a message for 30 s unless they renew. They do not wait for the disk to know: a crash of the server
+//! may free it early, and whoever had it is refused then.
 //!
 //! # Waking up
 //!
