@@ -78,13 +78,16 @@ pub(crate) fn missing_queue(queue: impl std::fmt::Display) -> String {
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
         let (kind, detail) = explain(&error);
-        let code = error.as_database_error().and_then(|error| error.code());
-        let is_collision = code.is_some_and(|code| COLLISIONS.contains(&&*code));
-        Self { kind, detail, source: Some(Arc::new(Told(told(&error)))), is_collision }
+        // What the driver itself says is in the detail.
+        let Some(said) = error.as_database_error() else { return Self::new(kind, detail) };
+        let code = said.code().unwrap_or_default();
+        let told = Told(format!("{} ({code})", one_line(said.message())));
+        let is_collision = COLLISIONS.contains(&&*code);
+        Self { kind, detail, source: Some(Arc::new(told)), is_collision }
     }
 }
 
-/// What the driver said, without what it may quote: a server's message can contain values of rows.
+/// What the server said, without the details, which can contain values of rows.
 #[derive(Debug)]
 struct Told(String);
 
@@ -95,15 +98,6 @@ impl std::fmt::Display for Told {
 }
 
 impl Error for Told {}
-
-fn told(error: &sqlx::Error) -> String {
-    match error {
-        sqlx::Error::Database(error) => {
-            format!("{} ({})", one_line(error.message()), error.code().unwrap_or_default())
-        }
-        error => one_line(&error.to_string()),
-    }
-}
 
 fn explain(error: &sqlx::Error) -> (StoreErrorKind, Cow<'static, str>) {
     use StoreErrorKind as Kind;

@@ -144,7 +144,12 @@ async fn a_call_that_is_dropped_half_way_takes_its_transaction_with_it() {
     let (mut batch, dispatcher) = (fetch(&store).await, queues.dispatcher());
     assert!(joins(&*dispatcher, &mut batch).await);
     let sends = sends(&batch);
+    // Somebody is in the way, so that the call waits where it is dropped.
+    let mut connection = place.connection().await;
+    let lock = place.named("BEGIN; LOCK TABLE $schema.queue_message");
+    sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut connection).await.unwrap();
     assert!(poll_immediate(dispatcher.dispatch(&sends, batch.claim.enlist())).await.is_none());
+    sqlx::raw_sql("ROLLBACK").execute(&mut connection).await.unwrap();
     let outcomes = dispatcher.dispatch(&sends, batch.claim.enlist()).await;
     assert!(outcomes.iter().all(|outcome| outcome.is_err()), "nobody knows whether it is in there");
     assert_eq!(batch.claim.commit().await.unwrap_err().kind(), StoreErrorKind::ClaimLost);
