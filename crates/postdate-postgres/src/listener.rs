@@ -25,6 +25,12 @@ use crate::{
 /// How long one's own word may take to come back.
 const ECHO_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long it may take until one listens.
+const BEGIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// When to try again where nothing comes through: it may have been a moment's silence.
+const DEAF_PAUSE: Duration = Duration::from_secs(300);
+
 /// The pause after the connection broke, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
@@ -42,7 +48,9 @@ struct Ear {
     channel: String,
     speaker: u64,
     wakes: Arc<Wakes>,
-    /// Notifications do not come through: the engine has none, or there is a pooler in between.
+    /// Whether the engine has notifications.
+    has_ears: bool,
+    /// Notifications do not come through, as far as is known: there is a pooler in between, say.
     is_deaf: AtomicBool,
 }
 
@@ -59,6 +67,7 @@ impl Listener {
             channel: names.channel(),
             speaker,
             wakes,
+            has_ears: engine.notifies(),
             is_deaf: AtomicBool::new(!engine.notifies()),
         };
         Self { ear: Arc::new(ear), poll: options.poll, task: Mutex::default() }
@@ -66,15 +75,12 @@ impl Listener {
 
     /// Begins to listen, and says how long to wait at most without hearing anything.
     pub(crate) fn listen(&self) -> Duration {
-        if self.ear.is_deaf.load(Ordering::Acquire) {
-            return self.poll;
-        }
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         // It ends with the runtime that it was begun in.
-        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+        if self.ear.has_ears && task.as_ref().is_none_or(JoinHandle::is_finished) {
             *task = Some(tokio::spawn(listen(Arc::clone(&self.ear))));
         }
-        HORIZON
+        if self.ear.is_deaf.load(Ordering::Acquire) { self.poll } else { HORIZON }
     }
 }
 
@@ -88,37 +94,47 @@ impl Drop for Listener {
 
 async fn listen(ear: Arc<Ear>) {
     let mut pause = PAUSES.0;
-    while !ear.is_deaf.load(Ordering::Acquire) {
-        if let Err(error) = hear(&ear, &mut pause).await {
-            tracing::debug!(%error, "listening broke off");
+    loop {
+        match tokio::time::timeout(BEGIN_LIMIT, begin(&ear)).await {
+            Ok(Ok(Some(listener))) => {
+                pause = PAUSES.0;
+                hear(&ear, listener).await;
+            }
+            Ok(Ok(None)) => {
+                tracing::warn!(
+                    "notifications do not come through, is there a pooler? looking for messages instead"
+                );
+                tokio::time::sleep(DEAF_PAUSE).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "cannot listen"),
+            Err(_) => tracing::debug!("the server does not answer"),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }
 
-/// Listens until the connection breaks.
-async fn hear(ear: &Ear, pause: &mut Duration) -> sqlx::Result<()> {
+/// Begins to listen; `None` if nothing comes through.
+async fn begin(ear: &Ear) -> sqlx::Result<Option<PgListener>> {
     let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
     let mut listener = PgListener::connect_with(&pool.connect_lazy_with(ear.connect.clone())).await?;
     listener.ignore_pool_close_event(true);
     listener.eager_reconnect(false);
     listener.listen(&ear.channel).await?;
-    if !hears_itself(ear, &mut listener).await? {
-        ear.is_deaf.store(true, Ordering::Release);
-        tracing::warn!(
-            "notifications do not come through, is there a pooler? new messages are looked for instead"
-        );
-    }
-    *pause = PAUSES.0;
+    let hears = hears_itself(ear, &mut listener).await?;
+    ear.is_deaf.store(!hears, Ordering::Release);
     // Whatever happened until now was not heard.
     ear.wakes.ring_all();
-    while let Some(notification) = listener.try_recv().await? {
+    Ok(hears.then_some(listener))
+}
+
+/// Hears until the connection breaks.
+async fn hear(ear: &Ear, mut listener: PgListener) {
+    while let Ok(Some(notification)) = listener.try_recv().await {
         if let Some((topic, time)) = notifier::read(notification.payload(), ear.speaker) {
             ear.wakes.ring(topic, time.micros(), None);
         }
     }
-    Ok(())
 }
 
 /// Whether a notification from another connection arrives.
