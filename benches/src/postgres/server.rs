@@ -15,9 +15,10 @@ use super::gauge::Gauge;
 
 const OURS: &str = "SELECT datname FROM pg_database WHERE starts_with(datname, $1)";
 const NOW: &str = "SELECT clock_timestamp()::text";
-/// When each other connection to this database was last asked something.
+/// When each other client's connection to this database was last asked something; the server itself vacuums when it likes.
 const ASKED: &str = "SELECT pid || ' ' || query_start FROM pg_stat_activity WHERE datname = current_database() \
-                     AND pid <> pg_backend_pid() AND query_start > $1::timestamptz";
+                     AND backend_type = 'client backend' AND pid <> pg_backend_pid() \
+                     AND query_start > $1::timestamptz";
 
 /// What was on its way when the last message came has ended by then.
 const CALM: Duration = Duration::from_millis(500);
