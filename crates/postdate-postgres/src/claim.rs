@@ -181,10 +181,12 @@ impl Drop for PostgresClaim {
         // Without a runtime the connection is closed, and the server undoes everything.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut settled = std::mem::take(&mut self.settled);
+        let gives_back =
+            !self.held.is_empty() || settled.gives_back || !self.settles_by_itself() && settled.is_some();
         if !self.settles_by_itself() {
             settled = Settled::default();
         }
-        settled.gives_back = true;
+        settled.gives_back = gives_back;
         let (shared, undo) = (Arc::clone(&self.shared), !self.settles_by_itself());
         runtime.spawn(async move {
             let ended = if undo {
@@ -200,6 +202,10 @@ impl Drop for PostgresClaim {
 }
 
 impl Settled {
+    fn is_some(&self) -> bool {
+        !self.removed.is_empty() || !self.failed.is_empty()
+    }
+
     /// Does what is to be done and commits it.
     async fn commit(self, shared: Arc<Shared>, transaction: PostgresTransaction) -> Result<()> {
         if self.removed.is_empty()
@@ -219,7 +225,9 @@ impl Settled {
     async fn undo(self, shared: Arc<Shared>, transaction: PostgresTransaction) -> Result<()> {
         // Where it fails the connection is closed, which does the same.
         let undone = within(transaction.roll_back()).await;
-        shared.given_back();
+        if self.gives_back {
+            shared.given_back();
+        }
         undone
     }
 

@@ -33,11 +33,11 @@ const IDLE_LIMIT: Duration = Duration::from_secs(600);
 const SESSION: &str = "
     SET default_transaction_isolation TO 'read committed';
     SET statement_timeout TO 30000;
+    SET lock_timeout TO 2000;
     SELECT set_config(name, 'off', false) FROM pg_catalog.pg_settings
         WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'jit')";
 
 /// Lends connections, at most so many at a time.
-#[derive(Debug)]
 pub(crate) struct Connections {
     options: PgConnectOptions,
     /// After so long without a word the server ends a transaction.
@@ -68,8 +68,10 @@ impl Connections {
         let permit = permit.expect("the semaphore is never closed");
         let idle = self.idle().pop();
         match idle {
-            Some(Idle { connection, .. }) => Ok(self.lent(connection, permit)),
-            None => self.connect(permit).await,
+            Some(Idle { connection, since }) if since.elapsed() < IDLE_LIMIT => {
+                Ok(self.lent(connection, permit))
+            }
+            _ => self.connect(permit).await,
         }
     }
 
@@ -148,16 +150,34 @@ impl DerefMut for Lent {
 
 const IS_THERE: &str = "it is taken by give_back alone, which consumes this";
 
+/// The driver's own would show the password.
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").field("idle", &self.idle().len()).finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for Idle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Idle").field("since", &self.since).finish_non_exhaustive()
     }
 }
 
+/// The time-out of idle transactions does not end a session whose client does not read what it is sent: that is up to
+/// the kernel of the server, where it is one that can.
+fn session_limits(idle_limit: Duration) -> String {
+    let limit = idle_limit.as_millis();
+    format!(
+        "; SET idle_in_transaction_session_timeout TO {limit};
+         SELECT set_config(name, '{limit}', false) FROM pg_catalog.pg_settings
+             WHERE name = 'tcp_user_timeout' AND version() LIKE 'PostgreSQL%linux%'"
+    )
+}
+
 async fn connect(options: &PgConnectOptions, idle_limit: Duration) -> Result<PgConnection> {
     let connect = async {
         let mut connection = PgConnection::connect_with(options).await?;
-        let limit = format!("; SET idle_in_transaction_session_timeout TO {}", idle_limit.as_millis());
+        let limit = session_limits(idle_limit);
         sqlx::raw_sql(AssertSqlSafe(SESSION.to_owned() + &limit)).execute(&mut connection).await?;
         Ok(connection)
     };

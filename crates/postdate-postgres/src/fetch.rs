@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A batch ends when its bodies are this large together, in bytes.
-const BATCH_BYTES: i64 = 16 << 20;
+pub(crate) const BATCH_BYTES: i64 = 16 << 20;
 
 /// What one or several searches found.
 #[derive(Debug, Default)]
@@ -38,14 +38,25 @@ struct FoundRow {
 
 /// Claims messages. Rows that cannot be read are put aside first, in a transaction that is their own: what is done with
 /// a claim may be undone.
+///
+/// A search locks as many as it may find, also those that are too large to come along. So many are not asked for again,
+/// now or the next time: nobody should hold what he does not know of.
 pub(crate) async fn claim_due(shared: &Arc<Shared>, request: FetchDue<'_>) -> Result<DueBatch> {
+    let mut limit = shared.usual_limit().min(request.limit.get());
     loop {
         let began = Instant::now();
         let mut transaction = PostgresTransaction::begin(&shared.place).await?;
         let except: Vec<&str> = request.except.iter().map(Address::as_str).collect();
-        let (found, contended) = find(shared, &mut transaction, request.limit.get(), &except).await?;
+        let (found, contended) = find(shared, &mut transaction, limit, &except).await?;
         if !found.unreadable.is_empty() {
             quarantine(shared, transaction, found.unreadable).await?;
+            continue;
+        }
+        shared.note_sizes(found.rows.len(), found.bytes());
+        if found.is_heavy && found.rows.len() < limit {
+            limit = found.rows.len();
+            transaction.roll_back().await?;
+            shared.position.reset();
             continue;
         }
         let now = found.now.unwrap_or(PgInstant::NEVER).timestamp();
@@ -130,6 +141,10 @@ async fn search(
 }
 
 impl Found {
+    fn bytes(&self) -> usize {
+        self.rows.iter().map(|row| row.message.message.size()).sum()
+    }
+
     fn add(&mut self, row: &PgRow, seq: i64) -> Result<()> {
         let place = (row.try_get_unchecked(3)?, seq);
         match message(row, self.rows.last().map(|row| &row.message.message.destination))? {

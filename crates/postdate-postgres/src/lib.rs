@@ -66,10 +66,11 @@
 //! ```sql
 //! SELECT postdate.schedule(
 //!     endpoint => 'orders', destination => 'billing', body => convert_to('{"invoice": 42}', 'UTF8'),
-//!     due => now() + interval '30 minutes', headers => '{"tenant": "acme"}', id => 'invoice-42');
+//!     delay => '30 minutes', headers => '{"tenant": "acme"}', id => 'invoice-42');
 //! ```
 //!
-//! `due`, `headers` and `id` may be left out, and the id is returned. Calling it again with the same id and content
+//! Instead of a `delay` there may be an instant, `due => '2027-01-01T08:00:00+01:00'`, or neither; `headers` and `id` may be
+//! left out, too, and the id is returned. Calling it again with the same id and content
 //! changes nothing; other content is a `unique_violation`. If a message is due within a minute, either way of storing
 //! notifies within the transaction, so that the commit itself wakes whoever dispatches. Commits that do so wait for each
 //! other; others do not.

@@ -1,6 +1,7 @@
 //! Hearing of what other handles committed.
 
 use std::{
+    fmt,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -42,7 +43,6 @@ pub(crate) struct Listener {
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-#[derive(Debug)]
 struct Ear {
     connect: PgConnectOptions,
     channel: String,
@@ -81,6 +81,13 @@ impl Listener {
             *task = Some(tokio::spawn(listen(Arc::clone(&self.ear))));
         }
         if self.ear.is_deaf.load(Ordering::Acquire) { self.poll } else { HORIZON }
+    }
+}
+
+/// The driver's own would show the password.
+impl fmt::Debug for Ear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ear").field("channel", &self.channel).finish_non_exhaustive()
     }
 }
 
@@ -128,11 +135,23 @@ async fn begin(ear: &Ear) -> sqlx::Result<Option<PgListener>> {
     Ok(hears.then_some(listener))
 }
 
-/// Hears until the connection breaks.
+/// Hears until the connection breaks. One that nothing comes through may be broken without anybody's knowing, and so it
+/// is tried now and then.
 async fn hear(ear: &Ear, mut listener: PgListener) {
-    while let Ok(Some(notification)) = listener.try_recv().await {
-        if let Some((topic, time)) = notifier::read(notification.payload(), ear.speaker) {
-            ear.wakes.ring(topic, time.micros(), None);
+    loop {
+        match tokio::time::timeout(HORIZON, listener.try_recv()).await {
+            Ok(Ok(Some(notification))) => {
+                if let Some((topic, time)) = notifier::read(notification.payload(), ear.speaker) {
+                    ear.wakes.ring(topic, time.micros(), None);
+                }
+            }
+            Ok(_) => return,
+            Err(_) => {
+                let alive = sqlx::query("SELECT 1").execute(&mut listener);
+                if !tokio::time::timeout(ECHO_LIMIT, alive).await.is_ok_and(|alive| alive.is_ok()) {
+                    return;
+                }
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where a store is and how it is used.
 
-use std::{net::IpAddr, str::FromStr, time::Duration};
+use std::{fmt, net::IpAddr, str::FromStr, time::Duration};
 
 use postdate_core::{StoreErrorKind, StoreUrl};
 use sqlx::{
@@ -32,7 +32,7 @@ const OF_THE_DRIVER: [&str; 13] = [
 ];
 
 /// Options of a store in PostgreSQL.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     pub(crate) connect: PgConnectOptions,
     /// What errors call the store: without secrets.
@@ -152,6 +152,13 @@ impl Options {
             };
         }
         Ok(options)
+    }
+}
+
+/// The driver's own would show the password.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("server", &self.shown).finish_non_exhaustive()
     }
 }
 

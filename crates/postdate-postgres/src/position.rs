@@ -62,6 +62,10 @@ impl Position {
         if from == FRONT {
             run.front = Some((began + took, took));
         }
+        if from == FRONT && last.is_some() && last < run.last {
+            // There is more of this before the place: from the front again, until that is worked off.
+            run.front = None;
+        }
         run.fetched += found;
         // Two may search at a time: what lies before the later of the two places was fetched by either.
         run.last = run.last.max(last);

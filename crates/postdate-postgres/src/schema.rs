@@ -111,6 +111,8 @@ async fn is_there(place: &Place, connection: &mut PgConnection, table: &str) -> 
 /// One at a time does this; the others wait, and find it done.
 async fn migrate(place: &Place, connection: &mut PgConnection) -> Result<()> {
     let mut transaction = connection.begin().await?;
+    // Others may be at it, and take their time.
+    sqlx::raw_sql("SET LOCAL lock_timeout TO 30000").execute(&mut *transaction).await?;
     if place.engine.has_advisory_locks() {
         sqlx::query("SELECT pg_advisory_xact_lock($1)")
             .bind(place.names.lock())

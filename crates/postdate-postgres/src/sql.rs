@@ -142,7 +142,8 @@ statements! {
     /// Puts rows aside that have no message in them. They stay in listings and can be cancelled.
     quarantine = "
         UPDATE {message} m SET attempt_at = 'infinity', last_error = q.reason
-        FROM unnest($2::int8[], $3::text[]) AS q (seq, reason) WHERE m.endpoint = $1 AND m.seq = q.seq";
+        FROM unnest($2::int8[], $3::text[]) AS q (seq, reason)
+        WHERE m.endpoint = $1 AND m.attempt_at <= statement_timestamp() AND m.seq = q.seq";
     /// Removes what a claim holds.
     remove = "DELETE FROM {message} WHERE {of places}";
     /// Counts failed attempts of what a claim holds.

@@ -1,6 +1,9 @@
 //! The delayed messages of one endpoint.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -12,7 +15,13 @@ use postdate_core::{
 use sqlx::Row;
 
 use crate::{
-    error::Result, fetch::claim_due, place::Place, position::Position, sql::query, storer, time::PgInstant,
+    error::Result,
+    fetch::{BATCH_BYTES, claim_due},
+    place::Place,
+    position::Position,
+    sql::query,
+    storer,
+    time::PgInstant,
 };
 
 #[derive(Debug)]
@@ -28,12 +37,15 @@ pub(crate) struct Shared {
     pub(crate) endpoint: i32,
     pub(crate) mode: TransactionMode,
     pub(crate) position: Position,
+    /// The mean size of the messages that were fetched last, in bytes.
+    mean_size: AtomicUsize,
 }
 
 impl PostgresStore {
     pub(crate) fn new(place: Arc<Place>, endpoint: i32, mode: TransactionMode) -> Self {
         let wake = place.wakes.join(Topic::Endpoint(endpoint.into()));
-        let shared = Shared { place, endpoint, mode, position: Position::default() };
+        let shared =
+            Shared { place, endpoint, mode, position: Position::default(), mean_size: AtomicUsize::new(1) };
         Self { shared: Arc::new(shared), wake }
     }
 
@@ -53,6 +65,19 @@ impl PostgresStore {
 }
 
 impl Shared {
+    /// As many messages as make a batch, if they are as large as the last ones.
+    pub(crate) fn usual_limit(&self) -> usize {
+        let batch = usize::try_from(BATCH_BYTES).unwrap_or(usize::MAX);
+        (batch / self.mean_size.load(Ordering::Relaxed).max(1)).max(1)
+    }
+
+    /// So many messages had so many bytes.
+    pub(crate) fn note_sizes(&self, count: usize, bytes: usize) {
+        if count > 0 {
+            self.mean_size.store(bytes / count, Ordering::Relaxed);
+        }
+    }
+
     /// Something that was held is free again: whoever waits may want it.
     pub(crate) fn given_back(&self) {
         self.position.reset();

@@ -17,6 +17,9 @@ use crate::{
     time::{PgInstant, interval},
 };
 
+/// A statement can carry twice as much.
+const MAX_CALL_BYTES: usize = 512 << 20;
+
 /// So often a message is found to be there when it is to be stored, and to be gone when it is looked at.
 const TRIES: usize = 5;
 
@@ -94,6 +97,13 @@ impl<'a> Batch<'a> {
 /// Refuses what is too large, or due after the end of time.
 pub(crate) fn check(messages: &[DelayedMessage]) -> Result<()> {
     let now = Timestamp::now();
+    let all: usize = messages.iter().map(|message| message.message.size()).sum();
+    if all > MAX_CALL_BYTES {
+        let detail = format!(
+            "the messages have {all} bytes together, the limit of a call is {MAX_CALL_BYTES}; store fewer"
+        );
+        return Err(Fault::new(StoreErrorKind::TooLarge, detail));
+    }
     for DelayedMessage { message, due } in messages {
         let (id, size) = (&message.id, message.size());
         if size > MAX_MESSAGE_BYTES {

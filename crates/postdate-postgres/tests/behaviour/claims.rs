@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use postdate_core::{
     Backend, Cancellation, DelayedMessageStore, DelayedMessageStoreExt, Due, DueBatch, Failure, MessageId,
-    StoreErrorKind, TransactionMode,
+    Queues as _, StoreErrorKind, TransactionMode,
 };
 
 use postdate_postgres::Postgres;
@@ -150,6 +150,38 @@ async fn looking_does_not_keep_a_message_from_being_cancelled() {
     sqlx::raw_sql("COMMIT").execute(&mut connection).await.unwrap();
     until("the end of it", async || store.cancel(&one).await.unwrap() != [Cancellation::InFlight]).await;
     assert!(store.get(&one[0]).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn nobody_holds_what_was_too_large_to_come_along() {
+    let place = Place::new();
+    let (store, other) = (place.store().await, place.store().await);
+    for i in 0..40 {
+        let mut large = message(&format!("m{i:02}"), PAST);
+        large.message.body = vec![0x5a; 1 << 20].into();
+        store.store(&[large]).await.unwrap();
+    }
+    let (first, second) = (fetch(&*store, 40).await, fetch(&*other, 40).await);
+    assert!((10..20).contains(&first.messages.len()), "{}", first.messages.len());
+    assert!((10..20).contains(&second.messages.len()), "{}", second.messages.len());
+    let last = [message("m39", PAST).message.id];
+    assert_eq!(store.cancel(&last).await.unwrap(), [Cancellation::Cancelled]);
+}
+
+#[tokio::test]
+async fn no_debug_output_shows_the_password() {
+    let place = Place::new();
+    let options = place.options();
+    let said = format!("{options:?}");
+    let backend = Postgres::with_options(options).await.unwrap();
+    let store = store(&backend).await;
+    store.store(&[message("a", PAST)]).await.unwrap();
+    let batch = fetch(&*store, 1).await;
+    let queues = backend.queues();
+    let said = format!("{said} {backend:?} {store:?} {batch:?} {queues:?} {:?}", queues.dispatcher());
+    let url: String = test_postgres::url();
+    let password = url.split([':', '@']).nth(2).unwrap();
+    assert!(password.len() > 8 && !said.contains(password), "it is in there");
 }
 
 #[tokio::test]

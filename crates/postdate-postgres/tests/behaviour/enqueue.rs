@@ -102,6 +102,21 @@ async fn sql_schedules_what_rust_delivers_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn sql_with_a_delay_or_none_can_be_repeated() {
+    let place = Place::new();
+    let store = place.store().await;
+    let mut connection = place.connection().await;
+    for call in
+        ["'orders', 'billing', 'x', id => 'now'", "'orders', 'billing', 'x', id => 'later', delay => '1 h'"]
+    {
+        for _ in 0..2 {
+            schedule(&place, &mut connection, call).await.unwrap();
+        }
+    }
+    assert_eq!(store.stats().await.unwrap().pending, 2);
+}
+
+#[tokio::test]
 async fn sql_that_makes_no_sense_is_refused_with_what_is_wrong() {
     let place = Place::new();
     let store = place.store().await;
@@ -115,6 +130,8 @@ async fn sql_that_makes_no_sense_is_refused_with_what_is_wrong() {
         ("'orders', 'billing', 'x', headers => '[]'", "one JSON object of strings"),
         ("'orders', 'billing', 'x', headers => '{\"a\": 1}'", "one JSON object of strings"),
         ("'orders', 'billing', 'x', due => 'infinity'", "beyond the end of time"),
+        ("'orders', 'billing', 'x', due => now(), delay => '1 h'", "not both"),
+        ("'orders', 'billing', convert_to(repeat('x', 33554433), 'UTF8')", "larger than 32 MiB"),
     ] {
         let error = schedule(&place, &mut connection, call).await.unwrap_err().to_string();
         assert!(error.contains(words), "{call}: {error}");
