@@ -112,7 +112,11 @@ fn explain(error: &sqlx::Error) -> (StoreErrorKind, Cow<'static, str>) {
             (Kind::Configuration, not_accepted(error))
         }
         sqlx::Error::Io(error) => (Kind::Unavailable, unreachable(error)),
-        sqlx::Error::Tls(error) => (Kind::Configuration, not_accepted(&**error)),
+        sqlx::Error::Tls(error) => {
+            let said = one_line(&error.to_string());
+            let advice = "let the server offer encryption, or choose another sslmode if you can do without";
+            (Kind::Configuration, format!("the connection cannot be encrypted: {said}; {advice}").into())
+        }
         sqlx::Error::Configuration(error) => {
             (Kind::Configuration, format!("{}; correct the URL", one_line(&error.to_string())).into())
         }

@@ -57,6 +57,15 @@ impl Names {
         format!("postdate_{:016x}", fnv(place.as_bytes()))
     }
 
+    /// Quotes for the body of a function, which no name in it can end.
+    pub(crate) fn dollar_quotes(&self) -> String {
+        let mut quotes = "$body$".to_owned();
+        while self.schema.contains(&quotes) || self.prefix.contains(&quotes) {
+            quotes.insert_str(1, "a_");
+        }
+        quotes
+    }
+
     /// What those lock who set up this place, one at a time.
     pub(crate) fn lock(&self) -> i64 {
         fnv(format!("postdate set-up of {}/{}", self.schema, self.prefix).as_bytes()).cast_signed()
@@ -146,6 +155,14 @@ mod tests {
         assert_ne!(one.channel(), other.channel());
         assert_ne!(one.lock(), other.lock());
         assert!(one.channel().len() <= MAX_BYTES);
+    }
+
+    #[test]
+    fn no_name_ends_the_body_of_a_function() {
+        for (schema, prefix) in [("x", ""), ("$body$", ""), ("$body$ $a_body$", "$a_a_body$")] {
+            let names = Names::new(schema, prefix).unwrap();
+            assert!(!names.fill("{schema}{message}").contains(&names.dollar_quotes()));
+        }
     }
 
     #[test]

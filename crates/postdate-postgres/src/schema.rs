@@ -154,7 +154,9 @@ fn statements(names: &Names, engine: Engine, number: usize) -> String {
     if engine.has_functions() {
         let channel = literal(&names.channel());
         statements += "\n";
-        statements += &names.fill(&migration.functions.replace("{channel}", &channel));
+        statements += &names.fill(
+            &migration.functions.replace("{channel}", &channel).replace("{quotes}", &names.dollar_quotes()),
+        );
     }
     let note = if number == 0 {
         "\nINSERT INTO {version} SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {version});\n".to_owned()

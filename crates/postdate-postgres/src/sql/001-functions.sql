@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION {schedule}(
     headers jsonb DEFAULT NULL,
     id text DEFAULT gen_random_uuid()::text,
     delay interval DEFAULT NULL
-) RETURNS text LANGUAGE plpgsql AS $function$
+) RETURNS text LANGUAGE plpgsql AS {quotes}
 DECLARE
     -- Parameters have the names of columns, which the statements below mean without these.
     its_endpoint int4;
@@ -55,4 +55,4 @@ BEGIN
     END IF;
     RETURN $6;
 END
-$function$;
+{quotes};

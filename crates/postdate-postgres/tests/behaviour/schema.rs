@@ -47,7 +47,7 @@ async fn a_schema_of_another_application_is_left_alone() {
 
 #[tokio::test]
 async fn hostile_names_of_schema_and_tables_are_just_names() {
-    let schema = format!(r#"my "Schema"; DROP {}"#, Place::new().schema);
+    let schema = format!(r#"a "B"; $body$ {}"#, Place::new().schema);
     let options = || Options::new(Place::connect_options()).schema(&schema);
     let mut seen = Vec::new();
     for prefix in ["", "a'b\"c.", "ö_"] {
