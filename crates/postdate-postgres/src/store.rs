@@ -73,8 +73,8 @@ impl Shared {
 
     /// So many messages had so many bytes.
     pub(crate) fn note_sizes(&self, count: usize, bytes: usize) {
-        if count > 0 {
-            self.mean_size.store(bytes / count, Ordering::Relaxed);
+        if let Some(mean) = bytes.checked_div(count) {
+            self.mean_size.store(mean, Ordering::Relaxed);
         }
     }
 
