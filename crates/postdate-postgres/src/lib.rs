@@ -83,8 +83,24 @@
 //!
 //! # Speed
 //!
-//! `cargo xtask bench --peers postgres/` prints the table on your machine, beside loops written by hand and other
-//! people's queues.
+//! `cargo xtask bench --peers postgres/` prints this on your machine. Here: two cores that others used, too, PostgreSQL 15
+//! with `fsync` on, messages of 1 KiB with 200 bytes of headers, medians of five rounds in which all took turns; the
+//! ratio is that of postdate to the other one within a round.
+//!
+//! | | postdate | by hand | ratio | best peer | ratio |
+//! |---|---|---|---|---|---|
+//! | drain, 1 worker | 66,580 /s | 38,277 /s | 1.54 | pgmq 23,219 /s | 2.63 |
+//! | drain, 4 workers | 71,220 /s | 57,933 /s | 1.31 | pgmq 27,176 /s | 2.99 |
+//! | store, 1,000 messages in each call | 47,994 /s | 47,293 /s | 0.99 | apalis 21,297 /s | 2.21 |
+//! | store, eight tasks, one message in each call | 4,728 /s | 3,812 /s | 1.23 | pgmq 2,662 /s | 1.83 |
+//! | store, one task, one message in each call | 1,109 /s | 2,161 /s | 0.87 | pgmq 1,362 /s | 1.18 |
+//! | drain beside an old snapshot | 52,102 /s | 8,015 /s | 9.75 | pgmq 10,381 /s | 5.50 |
+//! | lateness at 40 a second, p50 / p99 | 1.7 / 6.0 ms | 1.4 / 5.7 ms | | graphile_worker 1.0 / 10.2 ms | |
+//!
+//! A million messages that are due next year cost a drain 4 % of its rate. A delivered message costs 14 microseconds of
+//! processor time, client and server together, and 1,509 bytes of write-ahead log; six dispatchers on two cores cost 1.7
+//! times as much processor time for each as one. What single stores gain by sharing commits depends on the disk: on a
+//! slow one the server's own group commit does nearly as well.
 //!
 //! # Distributed engines
 //!
