@@ -30,8 +30,7 @@
 //! **Processes.** Any number may store, dispatch, cancel and receive. Whoever dispatches locks rows
 //! (`FOR UPDATE SKIP LOCKED`) in a transaction that stays open until its batch is delivered; a process that dies, or a
 //! connection that breaks, frees them at once, and one that is frozen within a minute ([`Options::claim_limit`]), by the
-//! server's time-out. What
-//! was removed or counted is committed all together with the end of the claim.
+//! server's time-out. What was removed or counted is committed all together with the end of the claim.
 //!
 //! **Clock.** The server's alone: skewed clocks and time zones of programs and sessions do not matter. **Resolution** is
 //! one microsecond; due times are rounded up. **Order** is that of attempt time, then of storing. Under a long backlog a

@@ -85,10 +85,8 @@ impl Notifier {
 
     /// Something happens at `time`, and it is `now`.
     pub(crate) fn tell(&self, topic: Topic, time: PgInstant, now: PgInstant) {
-        let left =
-            Duration::from_micros(u64::try_from(time.micros().saturating_sub(now.micros())).unwrap_or(0));
-        let Some(shared) = self.shared.as_ref().filter(|_| left <= HORIZON) else { return };
-        let news = News { time, tell_by: Instant::now() + (left / PART).min(LATEST) };
+        let Some(shared) = self.shared.as_ref().filter(|_| is_near(time, now)) else { return };
+        let news = News { time, tell_by: Instant::now() + (left(time, now) / PART).min(LATEST) };
         if shared.add(topic, news) {
             tokio::spawn(run(Running { shared: Arc::clone(shared), is_done: false }));
         }

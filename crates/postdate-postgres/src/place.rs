@@ -121,9 +121,7 @@ impl Place {
 
     /// Something that was held is free.
     pub(crate) fn freed(&self, endpoint: i32) {
-        let topic = Topic::Endpoint(endpoint.into());
-        self.wakes.ring(topic, i64::MIN, None);
-        self.notifier.tell(topic, PgInstant::BEFORE_ALL, PgInstant::BEFORE_ALL);
+        self.arrived(Topic::Endpoint(endpoint.into()));
     }
 
     /// Something arrived in a queue, and that is committed.
